@@ -1,0 +1,45 @@
+# Everything runs inside .venv at the root; any target creates or refreshes it when it has to.
+PYTHON ?= python3
+JOBS   ?= 2
+ARGS   ?=
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check docs bench clean
+
+help: ## list the targets
+	@echo "make <target>  [PYTHON=python3.12 for a new .venv] [JOBS=2 test processes] [ARGS=... for the tool]"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-7s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(STAMP) ## train SIR-GCN and GCN on a small DictionaryLookup, print both accuracies
+	$(BIN)/python examples/dictionary_lookup.py $(ARGS)
+
+test: $(STAMP) ## run the tests
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+check: $(STAMP) ## lint, format, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy src tests examples docs/conf.py
+	$(BIN)/lint-imports
+
+# --fresh-env: a second run would otherwise pass over the warnings of the first.
+docs: $(STAMP) ## build the documentation, warnings are errors
+	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going -b html docs docs/_build/html
+
+bench: $(STAMP) ## measure time and memory against peers
+	$(BIN)/python -m sirgcn.bench $(ARGS)
+
+clean: ## remove caches and build output, keep .venv
+	rm -rf build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -type d \( -name __pycache__ -o -name '*.egg-info' \) -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'
+	@touch $@

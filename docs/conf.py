@@ -1,0 +1,26 @@
+from importlib.metadata import version as version_of
+
+project = "sirgcn"
+author = "The sirgcn authors"
+copyright = "2026, The sirgcn authors"
+release = version = version_of("sirgcn")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+]
+exclude_patterns = ["_build"]
+
+myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+
+html_theme = "furo"
+html_title = f"sirgcn {release}"

@@ -1,0 +1,35 @@
+"""What users import: the layer, the readout, whole models, encoders, and converters from PyG's layers."""
+
+from sirgcn.nn.adjacency import Graph
+from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode
+from sirgcn.nn.conv import AGGREGATORS, Sigma, SIRConv
+from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
+from sirgcn.nn.models import SIRGCN, SIRNet
+from sirgcn.nn.presets import PRESETS, dictionary_lookup_preset, hetero_edge_count_preset, preset
+
+__all__ = [
+    "AGGREGATORS",
+    "OGB_ATOM",
+    "OGB_BOND",
+    "PRESETS",
+    "SIRGCN",
+    "CategoricalEncoder",
+    "Graph",
+    "PositionalEncoder",
+    "RandomFeatures",
+    "SIRConv",
+    "SIRNet",
+    "SIRReadout",
+    "Sigma",
+    "VirtualNode",
+    "dictionary_lookup_preset",
+    "from_dgl_state_dict",
+    "from_edge_conv",
+    "from_gatv2_scores",
+    "from_gcn",
+    "from_gin",
+    "from_gine",
+    "from_sage",
+    "hetero_edge_count_preset",
+    "preset",
+]

@@ -1,0 +1,80 @@
+"""Every way in which PyG users hand over a graph, turned into `Neighbors` or a checked `edge_index`."""
+
+import torch
+from torch import Tensor
+from torch_geometric import EdgeIndex
+from torch_geometric.typing import SparseTensor
+from torch_geometric.utils import is_torch_sparse_tensor
+
+from sirgcn.ops import Neighbors
+from sirgcn.ops.neighbors import check_edge_index
+
+Graph = Tensor | EdgeIndex | SparseTensor | Neighbors
+"""`[2, E]` (sources, targets), a torch sparse CSR/CSC/COO `adj_t`, PyG's EdgeIndex or SparseTensor, or Neighbors."""
+
+EdgeAttr = Tensor | tuple[Tensor, Tensor] | None
+"""Edge features `[E, D]`, or a pair (table `[K, D]`, type `[E]`) that stands for `table[type]`."""
+
+
+def as_neighbors(graph: Graph, num_sources: int, num_targets: int) -> Neighbors:
+    """The graph grouped for aggregation, with as many nodes as there are feature rows."""
+    if isinstance(graph, Neighbors):
+        neighbors = graph
+    elif is_torch_sparse_tensor(graph):
+        neighbors = Neighbors.from_sparse(graph)
+    elif isinstance(graph, SparseTensor):
+        neighbors = Neighbors.from_sparse(graph.to_torch_sparse_csr_tensor())
+    elif isinstance(graph, Tensor):
+        return Neighbors.from_edge_index(_plain_tensor(graph), (num_sources, num_targets))
+    else:
+        raise TypeError(
+            f"edge_index: expected a tensor [2, edges], a sparse tensor, a SparseTensor or Neighbors, "
+            f"got {type(graph).__name__}"
+        )
+    if (neighbors.num_sources, neighbors.num_targets) != (num_sources, num_targets):
+        raise ValueError(
+            f"edge_index: expected a graph of {num_sources} source and {num_targets} target nodes, "
+            f"one per row of x, got {neighbors}"
+        )
+    return neighbors
+
+
+def as_edge_index(graph: Graph, num_sources: int, num_targets: int) -> Tensor:
+    """The graph as a checked `[2, E]` tensor, in the order in which it was given; nothing is sorted."""
+    if isinstance(graph, Tensor) and not is_torch_sparse_tensor(graph):
+        edge_index = _plain_tensor(graph)
+        check_edge_index(edge_index, (num_sources, num_targets))
+        return edge_index
+    return as_neighbors(graph, num_sources, num_targets).edge_index
+
+
+def with_stored_values(
+    graph: Graph, edge_attr: EdgeAttr, edge_weight: Tensor | None, edge_dim: int | None
+) -> tuple[EdgeAttr, Tensor | None]:
+    """Edge features and weights, where they are not given taken from the values that a sparse adjacency stores.
+
+    A layer with `edge_dim` reads the values as edge features, another one as edge weights.
+    """
+    values = _stored_values(graph)
+    if values is None:
+        return edge_attr, edge_weight
+    if edge_dim is not None:
+        return (values if edge_attr is None else edge_attr), edge_weight
+    return edge_attr, (values if edge_weight is None else edge_weight)
+
+
+def _stored_values(graph: Graph) -> Tensor | None:
+    """The values of a sparse adjacency in its order, or None where it stores none or only ones."""
+    if isinstance(graph, SparseTensor):
+        values = graph.storage.value()
+    elif isinstance(graph, Tensor) and is_torch_sparse_tensor(graph):
+        values = graph._values() if graph.layout == torch.sparse_coo else graph.values()
+    else:
+        return None
+    if values is None or (values.dim() == 1 and bool((values == 1).all())):
+        return None
+    return values
+
+
+def _plain_tensor(edge_index: Tensor) -> Tensor:
+    return edge_index.as_tensor() if isinstance(edge_index, EdgeIndex) else edge_index

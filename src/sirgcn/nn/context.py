@@ -1,0 +1,139 @@
+"""What gives a node or a graph its own context: the soft-isomorphic readout, the virtual node, random features."""
+
+import copy
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import Aggregation
+from torch_geometric.nn.inits import reset
+from torch_geometric.utils import scatter
+
+
+class SIRReadout(Aggregation):
+    r"""The soft-isomorphic graph readout (Section 3.2).
+
+    .. math:: h_G = \sum_{v \in V_G} \mathrm{MLP}_R(h_v)
+
+    Args:
+        network: MLP_R, which acts on every node; the readout owns a copy, drawn anew as PyG's layers do.
+        aggr: `"sum"`, or `"mean"` for the statement up to a constant scale.
+
+    Shapes:
+        - **input:** node features `(|V|, F_in)`, `index` `(|V|)` or `ptr` `(B + 1)`
+        - **output:** graph features `(B, F_out)`; a graph without nodes gets 0
+    """
+
+    def __init__(self, network: nn.Module, aggr: str = "sum") -> None:
+        super().__init__()
+        if aggr not in ("sum", "mean"):
+            raise ValueError(f"aggr: expected one of sum, mean, got {aggr!r}")
+        self.network = copy.deepcopy(network)
+        self.aggr = aggr
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw MLP_R's parameters anew."""
+        reset(self.network)
+
+    def forward(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+    ) -> Tensor:
+        """The readout of every graph; `index` names the graph of each node, `dim_size` the number of graphs."""
+        return self.reduce(self.network(x), index, ptr, dim_size, dim, reduce=self.aggr)
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}(aggr={self.aggr})"
+
+
+class VirtualNode(nn.Module):
+    r"""A virtual super node that carries the graph's context into d, g and r (Section 3.2).
+
+    .. math:: h_v \leftarrow h_v + z_G, \qquad z_G \leftarrow \mathrm{MLP}\Bigl(\sum_{v \in V_G} h_v + z_G\Bigr) \; [+ z_G]
+
+    Its state z_G `[B, channels]` starts as a learned vector: `start`, then `spread` before each layer and before the
+    readout, and `update` with the layer's output. One MLP serves all layers.
+
+    Args:
+        channels: width of h and z.
+        num_layers: linear layers of the MLP, each followed by batch norm and LeakyReLU(0.2).
+        dropout: after the MLP.
+        residual: whether z_G is added to its update.
+    """
+
+    def __init__(self, channels: int, num_layers: int = 2, dropout: float = 0.0, residual: bool = False) -> None:
+        super().__init__()
+        self.residual = residual
+        self.embedding = nn.Embedding(1, channels)
+        layers: list[nn.Module] = []
+        for _ in range(num_layers):
+            layers += [nn.Linear(channels, channels), nn.BatchNorm1d(channels), nn.LeakyReLU(0.2)]
+        self.mlp = nn.Sequential(*layers, nn.Dropout(dropout))
+
+    def reset_parameters(self) -> None:
+        """Draw the start vector and the MLP's parameters anew."""
+        reset(self.embedding)
+        reset(self.mlp)
+
+    def start(self, batch_size: int) -> Tensor:
+        """z_G before the first layer, `[B, channels]`."""
+        return self.embedding.weight.expand(batch_size, -1)
+
+    def spread(self, x: Tensor, state: Tensor, batch: Tensor) -> Tensor:
+        """h_v + z_G for every node v of graph G, `[|V|, channels]`."""
+        return x + state.index_select(0, batch)
+
+    def update(self, x: Tensor, state: Tensor, batch: Tensor) -> Tensor:
+        """z_G after a layer with output x, `[B, channels]`."""
+        new: Tensor = self.mlp(scatter(x, batch, dim_size=state.size(0)) + state)
+        return new + state if self.residual else new
+
+
+class RandomFeatures(nn.Module):
+    """Stochastic node features (Section 3.1): `channels` columns, uniform in [0, 1), appended anew at every call.
+
+    They tell apart, with high probability, nodes of equal features and neighbourhoods, in training and in evaluation.
+
+    Args:
+        channels: columns to append.
+        seed: None draws from torch's global state; a number gives the module a stream of its own, which `restart`
+            begins again.
+
+    Shapes:
+        - **input:** `(*, F)`
+        - **output:** `(*, F + channels)`
+    """
+
+    def __init__(self, channels: int = 1, seed: int | None = None) -> None:
+        super().__init__()
+        if channels < 1:
+            raise ValueError(f"channels: expected at least 1, got {channels}")
+        self.channels = channels
+        self.seed = seed
+        self.calls = 0
+
+    def restart(self, seed: int | None = None) -> None:
+        """Begin the stream again, with another seed if one is given."""
+        self.seed = self.seed if seed is None else seed
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x with the random columns behind its own."""
+        shape = (*x.shape[:-1], self.channels)
+        if self.seed is None:
+            noise = torch.rand(shape, dtype=x.dtype, device=x.device)
+        else:
+            # A generator per call, on the CPU: the columns depend on seed and call, not on the device.
+            state = np.random.SeedSequence([self.seed, self.calls]).generate_state(1)
+            generator = torch.Generator().manual_seed(int(state[0]))
+            noise = torch.rand(shape, generator=generator).to(x)
+            self.calls += 1
+        return torch.cat([x, noise], dim=-1)
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, seed={self.seed}"

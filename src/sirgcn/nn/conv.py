@@ -1,0 +1,363 @@
+"""`SIRConv`: the paper's layer as a `MessagePassing` module of PyG."""
+
+import copy
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.inits import reset
+from torch_geometric.typing import OptTensor
+from torch_geometric.utils import scatter
+
+from sirgcn.nn.adjacency import EdgeAttr, Graph, as_edge_index, as_neighbors, with_stored_values
+from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate, tiled_aggregate
+from sirgcn.ops.tiled import COMBINE
+
+AGGREGATORS = ("sum", "mean", "sym", "sym_in", "max")
+"""The aggregators of `SIRConv`; PyG's `add` is taken for `sum`."""
+
+VARIANTS = ("corrected", "published")
+
+
+class SIRConv(MessagePassing):
+    r"""The soft-isomorphic relational graph convolution of `"Contextualized Messages Boost Graph Representations"
+    <https://openreview.net/forum?id=sXr1fRjs1N>`_ (Eq. 8, with the residual and edge features of its extensions).
+
+    .. math::
+        h_u^* = \mathrm{MLP}_{Res}(h_u) + \bigoplus_{v \in N(u)} W_R \, \sigma(W_Q h_u + W_E h_{u,v} + W_K h_v)
+
+    The matrix products are per node; an edge costs only sigma, except for `max`, where W_R acts on every edge, and for a
+    sigma or message network that is a module of its own: these work through tiles of edges.
+
+    Parameters, also those of the modules given, are drawn anew when the layer is built, as PyG's layers do.
+
+    Args:
+        in_channels: width of h, -1 to read it off the first input, or (source, target) for bipartite graphs: the key
+            takes the source, the query the target.
+        out_channels: width of the output.
+        hidden_channels: width inside sigma; None means `out_channels`.
+        aggr: `"sum"` (or `"add"`), `"mean"`, `"sym"` (1 / sqrt(in-degree of u * out-degree of v)), `"sym_in"` (in-degrees at
+            both ends, as PyG's GCN) or `"max"`. An isolated node gets W_R's bias, with `max` 0 (plus its residual).
+        activation: sigma, a name such as `"relu"` or `"leaky_relu(0.2)"`, or any module, of which the layer owns a copy. A
+            module that the table knows (`nn.GELU()`) runs as fast as its name.
+        edge_dim: width of the edge features; None for none.
+        residual: None, True for a linear layer, or a module (MLP_Res), of which the layer owns a copy.
+        dropout: applied to the projected query, key and edge terms, before they are added.
+        inner_bias: whether W_Q carries a bias.
+        bias: whether W_R (and a linear residual) carries a bias.
+        variant: `"corrected"`, or `"published"` for the layer behind the paper's figures: a bias on W_K and W_E too, `sym` with
+            in-degrees at both ends, no bipartite input.
+        cached: keep the grouped edges of the first call and use them ever after; for a graph that never changes.
+        message_network: g, a module that maps `[h_u || h_{u,v} || h_v]` (width 2 * in + edge_dim) to the message of width
+            `out_channels`, in place of the factorised form. The layer owns a copy.
+        fused: False always takes PyG's plain `propagate`, as explainers, hooks and exporters do by themselves.
+        backend: the backend of `sir_aggregate`; None takes the best one.
+        flow: `"target_to_source"` reverses the edges of an `edge_index` tensor.
+
+    Shapes:
+        - **input:** node features `(|V|, F_in)`, `(B, |V|, F_in)` for B signals on one graph, or a pair
+          `((|V_s|, F_s), (|V_t|, F_t))`; the graph as `edge_index` `(2, |E|)`, torch sparse `adj_t`, PyG `EdgeIndex` or
+          `SparseTensor`, or `Neighbors`; edge features `(|E|, D)` or a pair (table `(K, D)`, type `(|E|)`); edge weights `(|E|)`
+        - **output:** node features `(|V_t|, F_out)` or `(B, |V|, F_out)`
+    """
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        hidden_channels: int | None = None,
+        aggr: str = "sum",
+        activation: str | Activation | nn.Module = "relu",
+        edge_dim: int | None = None,
+        residual: bool | nn.Module | None = None,
+        dropout: float = 0.0,
+        inner_bias: bool = True,
+        bias: bool = True,
+        variant: str = "corrected",
+        cached: bool = False,
+        message_network: nn.Module | None = None,
+        fused: bool = True,
+        backend: str | None = None,
+        flow: str = "source_to_target",
+    ) -> None:
+        aggr = "sum" if aggr == "add" else aggr
+        if aggr not in AGGREGATORS:
+            raise ValueError(f"aggr: expected one of {', '.join(AGGREGATORS)} (or add for sum), got {aggr!r}")
+        if variant not in VARIANTS:
+            raise ValueError(f"variant: expected one of {', '.join(VARIANTS)}, got {variant!r}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout: expected 0 <= p < 1, got {dropout}")
+        if message_network is not None and (hidden_channels is not None or dropout):
+            raise ValueError(
+                "message_network: replaces the factorised form, so that hidden_channels and dropout "
+                "have nothing to act on; put them into the network"
+            )
+        super().__init__(aggr="max" if aggr == "max" else "sum", flow=flow)
+        self.aggr = aggr
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.hidden_channels = out_channels if hidden_channels is None else hidden_channels
+        self.edge_dim = edge_dim
+        self.dropout = dropout
+        self.variant = variant
+        self.cached = cached
+        self.fused = fused
+        self.backend = backend
+        self._cached_neighbors: Neighbors | None = None
+
+        source, target = _pair(in_channels)
+        self.message_network = copy.deepcopy(message_network)
+        self.activation = self.lin_query = self.lin_key = self.lin_edge = self.lin_relation = None
+        if message_network is None:
+            key_bias = inner_bias and variant == "published"
+            self.activation = _owned(activation)
+            self.lin_query = Linear(target, self.hidden_channels, bias=inner_bias)
+            self.lin_key = Linear(source, self.hidden_channels, bias=key_bias)
+            if edge_dim is not None:
+                self.lin_edge = Linear(edge_dim, self.hidden_channels, bias=key_bias)
+            self.lin_relation = Linear(self.hidden_channels, out_channels, bias=bias)
+        self.lin_residual = None
+        if isinstance(residual, nn.Module):
+            self.lin_residual = copy.deepcopy(residual)
+        elif residual:
+            self.lin_residual = Linear(target, out_channels, bias=bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, as torch draws those of `nn.Linear`, and forget a cached graph."""
+        super().reset_parameters()
+        for module in self.children():
+            reset(module)
+        self._cached_neighbors = None
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor],
+        edge_index: Graph,
+        edge_attr: EdgeAttr = None,
+        edge_weight: OptTensor = None,
+        size: tuple[int, int] | None = None,
+    ) -> Tensor:
+        """One convolution: the shapes are those of the class."""
+        source, target = (x, x) if isinstance(x, Tensor) else x
+        self._check_nodes(source, target, edge_index, size)
+        edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, self.edge_dim)
+        edge_attr = self._checked_edge_attr(edge_attr)
+        if edge_weight is not None and self.aggr == "max":
+            raise ValueError("edge_weight: the max aggregator takes no edge weights")
+
+        out = self._aggregate_messages(source, target, edge_index, edge_attr, edge_weight)
+        if self.lin_residual is not None:
+            out = out + self.lin_residual(target)
+        return out
+
+    def _aggregate_messages(
+        self,
+        source: Tensor,
+        target: Tensor,
+        graph: Graph,
+        edge_attr: EdgeAttr,
+        edge_weight: Tensor | None,
+    ) -> Tensor:
+        query, key, edge = target, source, edge_attr
+        if self.message_network is None:
+            query, key = self._drop(self.lin_query(target)), self._drop(self.lin_key(source))
+            if isinstance(edge_attr, tuple):
+                edge = (self._drop(self.lin_edge(edge_attr[0])), edge_attr[1])
+            elif edge_attr is not None:
+                edge = self._drop(self.lin_edge(edge_attr))
+
+        if self._takes_plain_route():
+            out = self._propagate(query, key, graph, edge, edge_weight)
+        else:
+            neighbors = self._neighbors(graph, source, target)
+            out = self._fused(query, key, neighbors, edge, edge_weight)
+        # W_R after the sum, once per node; with max it acted on every edge.
+        if self.message_network is not None or self.aggr == "max":
+            return out
+        return self.lin_relation(out)
+
+    def _fused(
+        self,
+        query: Tensor,
+        key: Tensor,
+        neighbors: Neighbors,
+        edge: EdgeAttr,
+        edge_weight: Tensor | None,
+    ) -> Tensor:
+        reduce = self._reduce()
+        network, combine = self._network()
+        if isinstance(network, Sigma):
+            sigma = network.activation
+            return sir_aggregate(query, key, neighbors, edge, edge_weight, sigma, reduce, self.backend)
+        return tiled_aggregate(network, query, key, neighbors, edge, edge_weight, reduce, combine)
+
+    def _network(self) -> tuple[nn.Module, str]:
+        """What acts on an edge, and how the edge's ends enter it."""
+        if self.message_network is not None:
+            return self.message_network, "cat"
+        if self.aggr == "max":
+            return nn.Sequential(self.activation, self.lin_relation), "add"
+        return self.activation, "add"
+
+    def _propagate(
+        self,
+        query: Tensor,
+        key: Tensor,
+        graph: Graph,
+        edge: EdgeAttr,
+        edge_weight: Tensor | None,
+    ) -> Tensor:
+        """PyG's own route, which builds the message of every edge: for explainers, hooks and exporters."""
+        num_sources, num_targets = key.size(-2), query.size(-2)
+        edge_index = as_edge_index(graph, num_sources, num_targets)
+        if isinstance(edge, tuple):
+            edge = edge[0].index_select(0, edge[1])
+        target_weight, weight = None, edge_weight
+        if self.aggr in ("mean", "sym", "sym_in"):
+            source, target = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
+            ones = torch.ones_like(target)
+            in_degree = scatter(ones, target, dim_size=num_targets)
+            reduce = self._reduce()
+            source_degree = in_degree
+            if reduce == "sym":
+                source_degree = scatter(ones, source, dim_size=num_sources)
+            target_weight, source_weight = rank_one_weights(reduce, in_degree, source_degree, query.dtype)
+            if source_weight is not None:
+                factor = source_weight.index_select(0, source)
+                weight = factor if weight is None else weight * factor
+        # propagate_type: (query: Tensor, key: Tensor, edge: OptTensor, weight: OptTensor)
+        out: Tensor = self.propagate(
+            edge_index,
+            query=query,
+            key=key,
+            edge=edge,
+            weight=weight,
+            size=(num_sources, num_targets),
+        )
+        return out if target_weight is None else out * target_weight.unsqueeze(-1)
+
+    def message(self, query_i: Tensor, key_j: Tensor, edge: OptTensor, weight: OptTensor) -> Tensor:
+        """The message of every edge, before a_u and, unless aggr is max, before W_R."""
+        network, combine = self._network()
+        message: Tensor = network(COMBINE[combine](query_i, key_j, edge))
+        return message if weight is None else message * weight.to(message.dtype).unsqueeze(-1)
+
+    def _takes_plain_route(self) -> bool:
+        return (
+            not self.fused
+            or bool(self.explain)
+            or torch.compiler.is_exporting()
+            or torch.jit.is_tracing()
+            or any(
+                (
+                    self._propagate_forward_pre_hooks,
+                    self._propagate_forward_hooks,
+                    self._message_forward_pre_hooks,
+                    self._message_forward_hooks,
+                    self._aggregate_forward_pre_hooks,
+                    self._aggregate_forward_hooks,
+                )
+            )
+        )
+
+    def _neighbors(self, graph: Graph, source: Tensor, target: Tensor) -> Neighbors:
+        num_sources, num_targets = source.size(-2), target.size(-2)
+        kept = self._cached_neighbors
+        if kept is not None and kept.device == source.device:
+            if (kept.num_sources, kept.num_targets) != (num_sources, num_targets):
+                raise ValueError(
+                    f"cached: this layer keeps the graph of its first call, {kept}, "
+                    f"got x with {num_sources} source and {num_targets} target nodes"
+                )
+            return kept
+        if self.flow == "target_to_source":
+            graph = graph.flip(0)
+        neighbors = as_neighbors(graph, num_sources, num_targets)
+        if self.cached:
+            self._cached_neighbors = neighbors
+        return neighbors
+
+    def _reduce(self) -> str:
+        return "sym_in" if (self.aggr, self.variant) == ("sym", "published") else self.aggr
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x
+
+    def _check_nodes(self, source: Tensor, target: Tensor, graph: Graph, size: tuple[int, int] | None) -> None:
+        if target is None:
+            raise ValueError(
+                "x: expected features of the target nodes too, which the query W_Q h_u reads, got (x, None)"
+            )
+        if source is not target:
+            if self.variant == "published":
+                raise ValueError("x: variant='published' takes one set of nodes, got a bipartite (source, target) pair")
+            if self.flow == "target_to_source":
+                raise ValueError("flow: target_to_source is not supported for a (source, target) pair; flip the edges")
+        if self.flow == "target_to_source" and (not isinstance(graph, Tensor) or graph.layout != torch.strided):
+            raise ValueError("flow: target_to_source needs an edge_index tensor; transpose a sparse adjacency instead")
+        if self.message_network is None:
+            widths = (self.lin_key.in_channels, self.lin_query.in_channels)
+        else:
+            widths = _pair(self.in_channels)
+        for tensor, end, width in zip((source, target), ("source", "target"), widths, strict=True):
+            if not tensor.is_floating_point():
+                raise ValueError(f"x: expected a floating-point dtype, got {tensor.dtype}")
+            if tensor.dim() not in (2, 3):
+                raise ValueError(
+                    f"x: expected shape [nodes, features] or [batch, nodes, features], got {list(tensor.shape)}"
+                )
+            if width >= 0 and tensor.size(-1) != width:
+                raise ValueError(f"x: expected {width} features per {end} node, got {tensor.size(-1)}")
+        nodes = (source.size(-2), target.size(-2))
+        if size is not None and tuple(size) != nodes:
+            raise ValueError(f"size: expected {nodes}, the rows of the features, got {tuple(size)}")
+
+    def _checked_edge_attr(self, edge_attr: EdgeAttr) -> EdgeAttr:
+        if edge_attr is None:
+            if self.edge_dim is not None:
+                raise ValueError(
+                    f"edge_attr: this layer has edge_dim={self.edge_dim} and expects edge features, got None"
+                )
+            return None
+        table = edge_attr[0] if isinstance(edge_attr, tuple) else edge_attr
+        if self.edge_dim is None:
+            raise ValueError(f"edge_attr: this layer has no edge_dim and expects none, got shape {list(table.shape)}")
+        if table.dim() == 1 and self.edge_dim == 1:
+            table = table.unsqueeze(-1)
+        width = self.edge_dim if self.lin_edge is None else self.lin_edge.in_channels
+        if table.dim() != 2 or (width >= 0 and table.size(-1) != width):
+            raise ValueError(f"edge_attr: expected {width} features per edge (edge_dim), got shape {list(table.shape)}")
+        return (table, edge_attr[1]) if isinstance(edge_attr, tuple) else table
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, aggr={self.aggr})"
+
+
+class Sigma(nn.Module):
+    """An activation of the table as a module: sigma(z), element by element."""
+
+    def __init__(self, activation: str | Activation) -> None:
+        super().__init__()
+        self.activation = Activation.parse(activation)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """sigma(z), of z's shape."""
+        return self.activation(z)
+
+    def extra_repr(self) -> str:
+        return str(self.activation)
+
+
+def _owned(activation: str | Activation | nn.Module) -> nn.Module:
+    """The table's entry where it has one, else a copy of the module."""
+    if not isinstance(activation, nn.Module):
+        return Sigma(activation)
+    known = activation.activation if isinstance(activation, Sigma) else Activation.of_module(activation)
+    return copy.deepcopy(activation) if known is None else Sigma(known)
+
+
+def _pair(channels: int | tuple[int, int]) -> tuple[int, int]:
+    return channels if isinstance(channels, tuple) else (channels, channels)

@@ -1,0 +1,124 @@
+"""Raw inputs to features: categorical nodes and edges (atoms, bonds), positional encodings."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+OGB_ATOM = (119, 5, 12, 12, 10, 6, 6, 2, 2)
+"""Sizes of OGB's nine atom vocabularies."""
+
+OGB_BOND = (5, 6, 2)
+"""Sizes of OGB's three bond vocabularies."""
+
+# Above this many combinations of edge categories a table has no advantage over the edges themselves.
+_MAX_TABLE = 4096
+
+
+class CategoricalEncoder(nn.Module):
+    r"""The sum of one embedding per categorical column, as OGB's AtomEncoder and BondEncoder have it.
+
+    .. math:: h_v = \sum_c \mathrm{Emb}_c(x_{v, c})
+
+    Args:
+        vocabularies: the number of categories of each column; one number for a single column.
+        channels: width of the output.
+
+    Shapes:
+        - **input:** int `(*, C)`, or `(N)` for a single column
+        - **output:** `(*, channels)`
+    """
+
+    def __init__(self, vocabularies: int | Sequence[int], channels: int) -> None:
+        super().__init__()
+        sizes = [vocabularies] if isinstance(vocabularies, int) else list(vocabularies)
+        if not sizes or min(sizes) < 1:
+            raise ValueError(f"vocabularies: expected sizes of at least 1, got {vocabularies}")
+        self.vocabularies = tuple(sizes)
+        self.channels = channels
+        self.embeddings = nn.ModuleList(nn.Embedding(size, channels) for size in sizes)
+
+    def reset_parameters(self) -> None:
+        """Draw all embeddings anew."""
+        for embedding in self.embeddings:
+            embedding.reset_parameters()  # type: ignore[operator]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The features of categories x."""
+        columns = self._columns(x)
+        out: Tensor = self.embeddings[0](columns[..., 0])
+        for i, embedding in enumerate(list(self.embeddings)[1:], start=1):
+            out = out + embedding(columns[..., i])
+        return out
+
+    def table(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """The same features as a pair (table `[K, channels]`, type `[E]`) for edges: `table[type]` is never built.
+
+        K is the number of combinations of categories; where it is too large for a table, the features themselves.
+        """
+        if math.prod(self.vocabularies) > _MAX_TABLE:
+            return self(x)
+        columns = self._columns(x)
+        kind = columns[..., 0]
+        for i, size in enumerate(self.vocabularies[1:], start=1):
+            kind = kind * size + columns[..., i]
+        combinations = torch.cartesian_prod(*(torch.arange(size, device=x.device) for size in self.vocabularies))
+        return self(combinations.view(-1, len(self.vocabularies))), kind
+
+    def _columns(self, x: Tensor) -> Tensor:
+        if x.is_floating_point() or x.dtype == torch.bool:
+            raise ValueError(f"x: expected categories of an integer dtype, got {x.dtype}")
+        count = len(self.vocabularies)
+        # PyG keeps a single column as [N] or [N, 1].
+        columns = x.unsqueeze(-1) if count == 1 and x.dim() == 1 else x
+        if columns.size(-1) != count:
+            raise ValueError(f"x: expected {count} categorical columns, got shape {list(x.shape)}")
+        if not torch.compiler.is_compiling():
+            limit = torch.tensor(self.vocabularies, device=x.device)
+            outside = (columns < 0) | (columns >= limit)
+            if bool(outside.any()):
+                *row, column = outside.nonzero()[0].tolist()
+                raise IndexError(
+                    f"x{[*row, column]} = {int(columns[(*row, column)])}: expected 0 <= category < "
+                    f"{self.vocabularies[column]} in column {column}"
+                )
+        return columns
+
+    def extra_repr(self) -> str:
+        return f"{self.vocabularies}, {self.channels}"
+
+
+class PositionalEncoder(nn.Module):
+    r"""A linear layer on a positional encoding, to be added to the node features.
+
+    .. math:: h_v \leftarrow h_v + W_P \, p_v
+
+    Args:
+        kind: `"random_walk"` (PyG's `AddRandomWalkPE`) or `"laplacian"` (`AddLaplacianEigenvectorPE`), whose eigenvectors have
+            no sign of their own: in training each is flipped at random.
+        pe_dim: width of p.
+        channels: width of h.
+    """
+
+    KINDS = ("random_walk", "laplacian")
+
+    def __init__(self, kind: str, pe_dim: int, channels: int) -> None:
+        super().__init__()
+        if kind not in self.KINDS:
+            raise ValueError(f"kind: expected one of {', '.join(self.KINDS)}, got {kind!r}")
+        self.kind = kind
+        self.lin = nn.Linear(pe_dim, channels)
+
+    def reset_parameters(self) -> None:
+        """Draw W_P anew."""
+        self.lin.reset_parameters()
+
+    def forward(self, x: Tensor, pe: Tensor) -> Tensor:
+        """x `[|V|, channels]` with the encoding pe `[|V|, pe_dim]` added."""
+        if pe.shape != (x.size(0), self.lin.in_features):
+            raise ValueError(f"pe: expected shape {[x.size(0), self.lin.in_features]}, got {list(pe.shape)}")
+        if self.kind == "laplacian" and self.training:
+            pe = pe * (2 * torch.randint(0, 2, (pe.size(-1),), device=pe.device) - 1)
+        out: Tensor = x + self.lin(pe)
+        return out

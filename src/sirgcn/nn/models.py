@@ -1,0 +1,409 @@
+"""Whole models: `SIRGCN`, which stands beside PyG's basic models, and `SIRNet`, the networks of the paper's tables."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.inits import reset
+from torch_geometric.nn.models import JumpingKnowledge
+from torch_geometric.nn.models.basic_gnn import BasicGNN
+
+from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors, with_stored_values
+from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode
+from sirgcn.nn.conv import Sigma, SIRConv
+from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
+
+
+class SIRGCN(BasicGNN):
+    """SIR-GCN as one of PyG's basic models, a drop-in beside `torch_geometric.nn.models.GraphSAGE`.
+
+    Arguments are those of `BasicGNN` (`in_channels`, `hidden_channels`, `num_layers`, `out_channels`, `dropout`, `act`, `norm`, `jk`,
+    ...); further ones (`aggr`, `activation`, `edge_dim`, `residual`, ...) go to every `SIRConv`. The edges are grouped once and
+    serve all layers, unless per-hop counts trim them from layer to layer.
+    """
+
+    supports_edge_weight: Final[bool] = True
+    supports_edge_attr: Final[bool] = True
+    supports_norm_batch: Final[bool]
+
+    def init_conv(self, in_channels: int | tuple[int, int], out_channels: int, **kwargs: Any) -> MessagePassing:
+        """A layer of this model."""
+        return SIRConv(in_channels, out_channels, **kwargs)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Graph,
+        edge_weight: Tensor | None = None,
+        edge_attr: EdgeAttr = None,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+        num_sampled_nodes_per_hop: list[int] | None = None,
+        num_sampled_edges_per_hop: list[int] | None = None,
+    ) -> Tensor:
+        """Node features `(|V|, out_channels)`; the arguments are those of `BasicGNN.forward`."""
+        # `to_hetero` traces with proxies in place of tensors: its layers group their own edge types.
+        if num_sampled_nodes_per_hop is None and isinstance(x, Tensor):
+            edge_dim = self.convs[0].edge_dim
+            edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, edge_dim)
+            edge_index = _grouped(edge_index, x.size(-2), self.convs)
+        return super().forward(
+            x,
+            edge_index,
+            edge_weight,
+            edge_attr,
+            batch,
+            batch_size,
+            num_sampled_nodes_per_hop,
+            num_sampled_edges_per_hop,
+        )
+
+
+class SIRNet(nn.Module):
+    r"""Encoder, blocks of SIR convolutions, readout and head: every network of the paper's tables is one configuration.
+
+    Blocks, with h the layer's input:
+
+    - `"residual"`: dropout(act(norm(conv(h) + W h))), Benchmarking GNNs; `residual=False` leaves out W h
+    - `"skip"`: h + dropout(act(norm(conv(h)))), Open Graph Benchmark
+    - `"pre_norm"`: h + dropout(W act(dropout(conv(norm(h))))), heterophilous data sets; a last norm follows the blocks
+
+    The readout is the soft-isomorphic one (Section 3.2): an MLP on every node, whose outputs a graph task pools.
+
+    Args:
+        in_channels: width of the node features, or the sizes of their vocabularies for the encoders `"embedding"`;
+            None for `"atom"`.
+        hidden_channels: width of the blocks.
+        out_channels: classes, targets or logits.
+        num_layers: blocks.
+        encoder: `"none"` feeds the features straight to the first layer, `"linear"`, `"embedding"` (a sum of embeddings) or
+            `"atom"` (OGB's vocabularies).
+        encoder_act: whether `act` follows the encoder.
+        edge_channels: width of the edge features, or the sizes of their vocabularies; None for no edge features.
+        edge_encoder: as `encoder`, `"bond"` for OGB's bonds; categories reach the layers as a table, never as an
+            edges-by-channels tensor.
+        block: the shape of a block.
+        aggr, variant: of `SIRConv`.
+        activation: sigma inside the layer.
+        sigma_layers: linear layers inside sigma: sigma = activation, then linear and activation that many times.
+        act: between the layers; None for none.
+        norm: `"batch"`, `"layer"` or None.
+        residual: whether the block `"residual"` adds a linear layer of its input.
+        dropout, input_dropout, conv_dropout, residual_dropout: after the layer, after the encoder, inside `SIRConv`, after the
+            residual.
+        feed_forward: expansion factor of a feed-forward network h + W_2 act(W_1 norm(h)) after every block; 0 for none.
+        jk: jumping knowledge over the blocks' outputs, `"cat"`, `"max"`, `"lstm"` or None.
+        virtual_node: whether a `VirtualNode` carries the graph's context.
+        random_features: random columns appended after the encoder.
+        positional: `"random_walk"`, `"laplacian"` or None, with `pe_dim` columns given as `pe` to `forward`.
+        readout_layers: linear layers of MLP_R; 0 for none.
+        pool: `"sum"`, `"mean"` for graph tasks, None for node tasks.
+        head_channels: widths of a head after the pooling, with batch norm and act between; empty for none.
+        out_bias: whether the last linear layer carries a bias.
+    """
+
+    def __init__(
+        self,
+        in_channels: int | Sequence[int] | None,
+        hidden_channels: int,
+        out_channels: int,
+        num_layers: int,
+        *,
+        encoder: str = "none",
+        encoder_act: bool = False,
+        edge_channels: int | Sequence[int] | None = None,
+        edge_encoder: str = "none",
+        block: str = "residual",
+        aggr: str = "sum",
+        variant: str = "corrected",
+        activation: str = "relu",
+        sigma_layers: int = 0,
+        act: str | None = "relu",
+        norm: str | None = "batch",
+        residual: bool = True,
+        dropout: float = 0.0,
+        input_dropout: float = 0.0,
+        conv_dropout: float = 0.0,
+        residual_dropout: float = 0.0,
+        feed_forward: int = 0,
+        jk: str | None = None,
+        virtual_node: bool = False,
+        random_features: int = 0,
+        positional: str | None = None,
+        pe_dim: int = 0,
+        readout_layers: int = 1,
+        pool: str | None = None,
+        head_channels: Sequence[int] = (),
+        out_bias: bool = True,
+    ) -> None:
+        super().__init__()
+        _check_name("block", block, tuple(_BLOCKS))
+        _check_name("norm", norm, (*_NORMS, None))
+        _check_name("jk", jk, ("cat", "max", "lstm", None))
+        _check_name("pool", pool, ("sum", "mean", None))
+        if num_layers < 1:
+            raise ValueError(f"num_layers: expected at least 1, got {num_layers}")
+        if pool is None and head_channels:
+            raise ValueError("head_channels: a head follows the pooling of a graph task, got pool=None")
+        if readout_layers == 0 and not head_channels:
+            raise ValueError("readout_layers: expected at least 1 where there is no head, got 0")
+        self.act = nn.Identity() if act is None else Sigma(act)
+        # Random columns stand beside the encoder's, so that the width of the blocks stays hidden_channels.
+        self.encoder, width = _encoder(
+            "encoder", encoder, in_channels, hidden_channels - random_features, "atom", OGB_ATOM
+        )
+        self.encoder_act = self.act if encoder_act else nn.Identity()
+        self.positional = None if positional is None else PositionalEncoder(positional, pe_dim, width)
+        self.input_dropout = nn.Dropout(input_dropout)
+        self.random_features = RandomFeatures(random_features) if random_features else None
+        width += random_features
+        if width != hidden_channels and (block != "residual" or virtual_node):
+            raise ValueError(
+                f"encoder: a virtual node and the blocks skip and pre_norm add what has {hidden_channels} channels to "
+                f"the input, which has {width}; take the encoder linear or embedding"
+            )
+        self.edge_encoder, self.edge_dim = None, None
+        if edge_channels is not None or edge_encoder != "none":
+            self.edge_encoder, self.edge_dim = _encoder(
+                "edge_encoder", edge_encoder, edge_channels, hidden_channels, "bond", OGB_BOND
+            )
+
+        self.blocks = nn.ModuleList()
+        for in_width in (width, *[hidden_channels] * (num_layers - 1)):
+            conv = SIRConv(
+                in_width,
+                hidden_channels,
+                aggr=aggr,
+                activation=_sigma(activation, sigma_layers, hidden_channels),
+                edge_dim=self.edge_dim,
+                residual=nn.Sequential(nn.Linear(in_width, hidden_channels), nn.Dropout(residual_dropout))
+                if block == "residual" and residual
+                else None,
+                dropout=conv_dropout,
+                variant=variant,
+            )
+            self.blocks.append(_BLOCKS[block](conv, norm, self.act, dropout))
+        self.feed_forwards = nn.ModuleList(
+            _FeedForward(hidden_channels, feed_forward, norm, self.act, dropout)
+            for _ in range(num_layers if feed_forward else 0)
+        )
+        self.virtual_node = VirtualNode(hidden_channels) if virtual_node else None
+        self.jk = None if jk is None else JumpingKnowledge(jk, hidden_channels, num_layers)
+        joined = hidden_channels * num_layers if jk == "cat" else hidden_channels
+        self.last_norm = _norm(norm, joined) if block == "pre_norm" else nn.Identity()
+
+        readout_widths = [joined, *[hidden_channels] * readout_layers]
+        if not head_channels:
+            readout_widths[-1] = out_channels
+        network = _mlp(readout_widths, self.act, None, out_bias or bool(head_channels))
+        self.pool = pool
+        self.readout: nn.Module = network if pool is None else SIRReadout(network, pool)
+        self.head: nn.Module = nn.Identity()
+        if head_channels:
+            self.head = _mlp([readout_widths[-1], *head_channels, out_channels], self.act, "batch", out_bias)
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        for module in self.children():
+            reset(module)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Graph,
+        edge_attr: EdgeAttr = None,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+        pe: Tensor | None = None,
+    ) -> Tensor:
+        """Predictions `(|V|, out_channels)`, or `(B, out_channels)` where `pool` is set.
+
+        Args:
+            x: node features, or categories of an integer dtype for the encoders `"embedding"` and `"atom"`.
+            edge_index: the graph in any form that `SIRConv` takes; the edges are grouped once for all layers.
+            edge_attr: edge features or categories, as `edge_encoder` asks.
+            edge_weight: a scalar per edge.
+            batch: the graph of each node; None for one graph.
+            batch_size: the number of graphs; None reads it off `batch`, which `torch.export` cannot.
+            pe: the positional encoding, `(|V|, pe_dim)`.
+        """
+        edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, self.edge_dim)
+        graph = _grouped(edge_index, x.size(0), [block.conv for block in self.blocks])
+        if self.pool is not None or self.virtual_node is not None:
+            batch, batch_size = _batch(batch, batch_size, x)
+        edge = self._encoded_edges(edge_attr)
+        h = self.encoder_act(self.encoder(x))
+        if self.positional is not None:
+            if pe is None:
+                raise ValueError(f"pe: this model expects a {self.positional.kind} encoding, got None")
+            h = self.positional(h, pe)
+        elif pe is not None:
+            raise ValueError("pe: this model has no positional encoding, got one")
+        h = self.input_dropout(h)
+        if self.random_features is not None:
+            h = self.random_features(h)
+
+        state = None if self.virtual_node is None else self.virtual_node.start(batch_size)
+        outputs = []
+        for i, block in enumerate(self.blocks):
+            if self.virtual_node is not None:
+                h = self.virtual_node.spread(h, state, batch)
+            h = block(h, graph, edge, edge_weight)
+            if self.feed_forwards:
+                h = self.feed_forwards[i](h)
+            if self.virtual_node is not None:
+                state = self.virtual_node.update(h, state, batch)
+            outputs.append(h)
+        if self.virtual_node is not None:
+            h = outputs[-1] = self.virtual_node.spread(h, state, batch)
+        h = self.last_norm(h if self.jk is None else self.jk(outputs))
+        if self.pool is None:
+            return self.readout(h)
+        return self.head(self.readout(h, batch, dim_size=batch_size))
+
+    def _encoded_edges(self, edge_attr: EdgeAttr) -> EdgeAttr:
+        if edge_attr is None or self.edge_encoder is None or isinstance(edge_attr, tuple):
+            return edge_attr
+        if isinstance(self.edge_encoder, CategoricalEncoder):
+            return self.edge_encoder.table(edge_attr)
+        return self.edge_encoder(edge_attr)
+
+
+class _PostNorm(nn.Module):
+    """dropout(act(norm(conv(h)))), with h added where `skip` is set."""
+
+    skip = False
+
+    def __init__(self, conv: SIRConv, norm: str | None, act: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.conv = conv
+        self.norm = _norm(norm, conv.out_channels)
+        self.act = act
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, h: Tensor, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None) -> Tensor:
+        out: Tensor = self.dropout(self.act(self.norm(self.conv(h, graph, edge, edge_weight))))
+        return h + out if self.skip else out
+
+
+class _Skip(_PostNorm):
+    skip = True
+
+
+class _PreNorm(nn.Module):
+    """h + dropout(W act(dropout(conv(norm(h)))))."""
+
+    def __init__(self, conv: SIRConv, norm: str | None, act: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.norm = _norm(norm, conv.out_channels)
+        self.conv = conv
+        self.act = act
+        self.lin = nn.Linear(conv.out_channels, conv.out_channels)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, h: Tensor, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None) -> Tensor:
+        out = self.dropout(self.conv(self.norm(h), graph, edge, edge_weight))
+        return h + self.dropout(self.lin(self.act(out)))
+
+
+_BLOCKS: dict[str, type[_PostNorm] | type[_PreNorm]] = {
+    "residual": _PostNorm,
+    "skip": _Skip,
+    "pre_norm": _PreNorm,
+}
+
+
+class _FeedForward(nn.Module):
+    """h + dropout(W_2 dropout(act(W_1 norm(h))))."""
+
+    def __init__(self, channels: int, expansion: int, norm: str | None, act: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.network = nn.Sequential(
+            _norm(norm, channels),
+            nn.Linear(channels, expansion * channels),
+            act,
+            nn.Dropout(dropout),
+            nn.Linear(expansion * channels, channels),
+            nn.Dropout(dropout),
+        )
+
+    def forward(self, h: Tensor) -> Tensor:
+        out: Tensor = h + self.network(h)
+        return out
+
+
+_NORMS: dict[str, type[nn.BatchNorm1d] | type[nn.LayerNorm]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+
+
+def _norm(norm: str | None, channels: int) -> nn.Module:
+    return nn.Identity() if norm is None else _NORMS[norm](channels)
+
+
+def _mlp(widths: Sequence[int], act: nn.Module, norm: str | None, last_bias: bool) -> nn.Module:
+    """Linear layers from width to width, with norm and act between them; the identity for a single width."""
+    layers: list[nn.Module] = []
+    for i, (before, after) in enumerate(pairwise(widths), start=2):
+        last = i == len(widths)
+        layers.append(nn.Linear(before, after, bias=last_bias or not last))
+        if not last:
+            layers += [*([] if norm is None else [_norm(norm, after)]), act]
+    return nn.Sequential(*layers)
+
+
+def _sigma(activation: str, layers: int, channels: int) -> nn.Module:
+    """The activation, then `layers` times a linear layer and the activation."""
+    if layers == 0:
+        return Sigma(activation)
+    parts: list[nn.Module] = [Sigma(activation)]
+    for _ in range(layers):
+        parts += [nn.Linear(channels, channels), Sigma(activation)]
+    return nn.Sequential(*parts)
+
+
+def _encoder(
+    argument: str,
+    kind: str,
+    channels: int | Sequence[int] | None,
+    hidden: int,
+    molecule: str,
+    vocabularies: Sequence[int],
+) -> tuple[nn.Module, int]:
+    """An encoder and the width of its output; `molecule` names the one with OGB's vocabularies."""
+    _check_name(argument, kind, ("none", "linear", "embedding", molecule))
+    if kind == molecule:
+        return CategoricalEncoder(vocabularies, hidden), hidden
+    if channels is None:
+        raise ValueError(f"{argument}: {kind} needs the width or the vocabularies of its input, got None")
+    if kind == "embedding":
+        return CategoricalEncoder(channels, hidden), hidden
+    if not isinstance(channels, int):
+        raise ValueError(f"{argument}: {kind} takes one width, got the vocabularies {list(channels)}")
+    return (nn.Identity(), channels) if kind == "none" else (nn.Linear(channels, hidden), hidden)
+
+
+def _grouped(graph: Graph, num_nodes: int, convs: Iterable[nn.Module]) -> Graph:
+    """The edges grouped once for all layers, unless an exporter or a layer of its own ways wants them as they are."""
+    if torch.compiler.is_exporting() or torch.jit.is_tracing():
+        return graph
+    if any(conv.cached or conv.flow == "target_to_source" for conv in convs):
+        return graph
+    return as_neighbors(graph, num_nodes, num_nodes)
+
+
+def _batch(batch: Tensor | None, batch_size: int | None, x: Tensor) -> tuple[Tensor, int]:
+    if batch is None:
+        return torch.zeros(x.size(0), dtype=torch.int64, device=x.device), 1
+    if batch.shape != (x.size(0),):
+        raise ValueError(f"batch: expected shape {[x.size(0)]}, the graph of each node, got {list(batch.shape)}")
+    if batch_size is None:
+        batch_size = int(batch.max()) + 1 if batch.numel() else 0
+    return batch, batch_size
+
+
+def _check_name(argument: str, name: str | None, known: tuple[str | None, ...]) -> None:
+    if name not in known:
+        raise ValueError(f"{argument}: expected one of {', '.join(map(str, known))}, got {name!r}")

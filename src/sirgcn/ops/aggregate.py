@@ -1,0 +1,270 @@
+"""`sir_aggregate`: checks, choice of the backend, autograd and registration as one operator of torch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sirgcn.ops import reference
+from sirgcn.ops.activation import Activation
+from sirgcn.ops.neighbors import Grouping, Neighbors
+from sirgcn.ops.reference import EdgeTerms, accumulation_dtype
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One implementation of the aggregation, with the signatures of `sirgcn.ops.reference`."""
+
+    forward: Callable[[Tensor, Tensor, Neighbors, EdgeTerms, Activation], Tensor]
+    backward: Callable[
+        [Tensor, Tensor, Tensor, Neighbors, EdgeTerms, Activation],
+        tuple[Tensor, Tensor, Tensor | None, Tensor | None],
+    ]
+    unavailable: str | None = None
+
+
+_BACKENDS: dict[str, Backend] = {"reference": Backend(reference.forward, reference.backward)}
+
+
+def backends() -> dict[str, str | None]:
+    """The backends by name: None where one is available, else the reason why it is not."""
+    return {name: backend.unavailable for name, backend in _BACKENDS.items()}
+
+
+def sir_aggregate(
+    query: Float[Tensor, "*batch targets d"],
+    key: Float[Tensor, "*batch sources d"],
+    neighbors: Neighbors,
+    edge: Float[Tensor, "edges d"] | tuple[Float[Tensor, "types d"], Int[Tensor, " edges"]] | None = None,
+    edge_weight: Float[Tensor, " edges"] | None = None,
+    activation: str | Activation = "relu",
+    reduce: str = "sum",
+    backend: str | None = None,
+) -> Float[Tensor, "*batch targets d"]:
+    r"""The sum of contextualised messages over every neighbourhood (Eq. 8 of the paper, before W_R).
+
+    .. math:: out_u = a_u \sum_{v \in N(u)} w_{uv} \, b_v \, \sigma(q_u + k_v + e_{uv})
+
+    Args:
+        query: q, one row per target node; a leading batch dimension shares one graph (`[B, targets, d]`).
+        key: k, one row per source node.
+        neighbors: the graph.
+        edge: the edge term e in the order of the input's edges, `[E, d]`, or a pair (table `[K, d]`, type `[E]`) which
+            stands for `table[type]` without ever building it.
+        edge_weight: w, one scalar per edge.
+        activation: sigma, a name of the table such as `"relu"` or `"leaky_relu(0.2)"`.
+        reduce: `"sum"` (a = b = 1), `"mean"` (a = 1 / in-degree of u), `"sym"` (a = in-degree of u to the power -1/2,
+            b = out-degree of v to the power -1/2), `"sym_in"` (as sym with the in-degree of v); degrees at least 1.
+        backend: a name from `backends()`; None takes the best available one.
+
+    Floating-point inputs of different dtypes are promoted to one. A target without neighbours gets 0. The gradient
+    reaches query, key, edge (or its table) and edge_weight; a second derivative is refused.
+    """
+    sigma = Activation.parse(activation)
+    name = _choose(backend)
+    table, edge_type = edge if isinstance(edge, tuple) else (edge, None)
+    _check(query, key, neighbors, table, edge_type, edge_weight)
+    dtype = torch.promote_types(query.dtype, key.dtype)
+    if table is not None:
+        dtype = torch.promote_types(dtype, table.dtype)
+        table = table.to(dtype)
+    query, key = query.to(dtype), key.to(dtype)
+    weight_dtype = accumulation_dtype(dtype)
+    if edge_weight is not None:
+        edge_weight = edge_weight.to(weight_dtype)
+    batch, width = query.shape[:-2], query.size(-1)
+    if batch:
+        # sigma acts on each channel by itself, so that B graphs of d channels are one graph of B * d channels.
+        query, key = (x.movedim(-2, 0).flatten(1) for x in (query, key))
+        table = None if table is None else table.repeat(1, batch.numel())
+    target_weight, source_weight = neighbors.weights(reduce, weight_dtype)
+    out: Tensor = _aggregate(
+        query,
+        key,
+        [neighbors.edge_index, *neighbors.by_target, *neighbors.by_source],
+        table,
+        edge_type,
+        edge_weight,
+        target_weight,
+        source_weight,
+        sigma.name,
+        sigma.slope,
+        name,
+    )
+    return out.unflatten(1, (*batch, width)).movedim(0, -2) if batch else out
+
+
+def _choose(backend: str | None) -> str:
+    if backend is None:
+        return next(name for name, entry in _BACKENDS.items() if entry.unavailable is None)
+    if backend not in _BACKENDS:
+        raise ValueError(f"backend: expected one of {', '.join(_BACKENDS)}, got {backend!r}")
+    reason = _BACKENDS[backend].unavailable
+    if reason is not None:
+        raise RuntimeError(f"backend: {backend} is not available here: {reason}")
+    return backend
+
+
+def _check(
+    query: Tensor,
+    key: Tensor,
+    neighbors: Neighbors,
+    edge: Tensor | None,
+    edge_type: Tensor | None,
+    edge_weight: Tensor | None,
+) -> None:
+    """Refuse what does not fit together; shapes and dtypes only, index values were checked by `Neighbors`."""
+    if not isinstance(neighbors, Neighbors):
+        raise TypeError(f"neighbors: expected Neighbors, got {type(neighbors).__name__}")
+    for name, tensor, rows in (
+        ("query", query, neighbors.num_targets),
+        ("key", key, neighbors.num_sources),
+    ):
+        if not tensor.is_floating_point():
+            raise ValueError(f"{name}: expected a floating-point dtype, got {tensor.dtype}")
+        if tensor.dim() not in (2, 3):
+            raise ValueError(f"{name}: expected shape [nodes, d] or [batch, nodes, d], got {list(tensor.shape)}")
+        if tensor.size(-2) != rows:
+            raise ValueError(f"{name}: expected {rows} rows, one per node of {neighbors}, got {tensor.size(-2)}")
+    if query.size(-1) != key.size(-1) or query.shape[:-2] != key.shape[:-2]:
+        raise ValueError(f"key: expected the channels and batch of query, {list(query.shape)}, got {list(key.shape)}")
+    num_edges, width = neighbors.num_edges, query.size(-1)
+    if edge is not None:
+        if not edge.is_floating_point():
+            raise ValueError(f"edge: expected a floating-point dtype, got {edge.dtype}")
+        if edge.dim() != 2 or edge.size(1) != width:
+            raise ValueError(f"edge: expected shape [*, {width}], got {list(edge.shape)}")
+        if edge_type is None and edge.size(0) != num_edges:
+            raise ValueError(f"edge: expected {num_edges} rows, one per edge, got {edge.size(0)}")
+    if edge_type is not None:
+        assert edge is not None
+        if edge_type.dtype not in (torch.int32, torch.int64) or edge_type.dim() != 1:
+            raise ValueError(
+                f"edge type: expected int32 or int64 of shape [{num_edges}], "
+                f"got {edge_type.dtype} of shape {list(edge_type.shape)}"
+            )
+        if edge_type.size(0) != num_edges:
+            raise ValueError(f"edge type: expected {num_edges} entries, one per edge, got {edge_type.size(0)}")
+        if not torch.compiler.is_compiling() and num_edges:
+            outside = (edge_type < 0) | (edge_type >= edge.size(0))
+            if bool(outside.any()):
+                first = int(outside.nonzero()[0])
+                raise IndexError(
+                    f"edge type[{first}] = {int(edge_type[first])}: expected 0 <= type < {edge.size(0)}, "
+                    f"the rows of the table"
+                )
+    if edge_weight is not None and edge_weight.shape != (num_edges,):
+        raise ValueError(
+            f"edge_weight: expected shape [{num_edges}], one scalar per edge, got {list(edge_weight.shape)}"
+        )
+
+
+def _neighbors(graph: Sequence[Tensor], query: Tensor, key: Tensor) -> Neighbors:
+    return Neighbors(graph[0], Grouping(*graph[1:4]), Grouping(*graph[4:7]), key.size(0), query.size(0))
+
+
+@torch.library.custom_op("sirgcn::aggregate", mutates_args=())
+def _aggregate(
+    query: Tensor,
+    key: Tensor,
+    graph: Sequence[Tensor],
+    edge: Tensor | None,
+    edge_type: Tensor | None,
+    edge_weight: Tensor | None,
+    target_weight: Tensor | None,
+    source_weight: Tensor | None,
+    activation: str,
+    slope: float,
+    backend: str,
+) -> Tensor:
+    terms = EdgeTerms(edge, edge_type, edge_weight, target_weight, source_weight)
+    neighbors = _neighbors(graph, query, key)
+    return _BACKENDS[backend].forward(query, key, neighbors, terms, Activation(activation, slope))
+
+
+@torch.library.custom_op("sirgcn::aggregate_backward", mutates_args=())
+def _aggregate_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    graph: Sequence[Tensor],
+    edge: Tensor | None,
+    edge_type: Tensor | None,
+    edge_weight: Tensor | None,
+    target_weight: Tensor | None,
+    source_weight: Tensor | None,
+    activation: str,
+    slope: float,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    terms = EdgeTerms(edge, edge_type, edge_weight, target_weight, source_weight)
+    neighbors = _neighbors(graph, query, key)
+    grad_query, grad_key, grad_edge, grad_weight = _BACKENDS[backend].backward(
+        grad, query, key, neighbors, terms, Activation(activation, slope)
+    )
+    # An operator cannot return None: an empty tensor stands for an absent term.
+    return (
+        grad_query,
+        grad_key,
+        query.new_empty(0) if grad_edge is None else grad_edge,
+        query.new_empty(0) if grad_weight is None else grad_weight,
+    )
+
+
+@_aggregate.register_fake
+def _(query: Tensor, *_: object) -> Tensor:
+    return torch.empty_like(query, memory_format=torch.contiguous_format)
+
+
+@_aggregate_backward.register_fake
+def _(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    graph: Sequence[Tensor],
+    edge: Tensor | None,
+    edge_type: Tensor | None,
+    edge_weight: Tensor | None,
+    *_: object,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def like(tensor: Tensor | None) -> Tensor:
+        if tensor is None:
+            return query.new_empty(0)
+        return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+    return like(query), like(key), like(edge), like(edge_weight)
+
+
+def _setup_context(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[object, ...], output: Tensor) -> None:
+    query, key, graph, *optional, activation, slope, backend = inputs
+    ctx.save_for_backward(query, key, *graph, *optional)  # type: ignore[arg-type, misc]
+    ctx.options = (activation, slope, backend)  # type: ignore[attr-defined]
+
+
+def _backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor | list[None] | None, ...]:
+    saved = ctx.saved_tensors  # type: ignore[attr-defined]
+    query, key, graph, optional = saved[0], saved[1], saved[2:9], saved[9:]
+    grads = _aggregate_backward(
+        grad.contiguous(),
+        query,
+        key,
+        list(graph),
+        *optional,
+        *ctx.options,  # type: ignore[attr-defined]
+    )
+    grad_edge = None if optional[0] is None else grads[2]
+    grad_weight = None if optional[2] is None else grads[3]
+    return (grads[0], grads[1], [None] * len(graph), grad_edge, None, grad_weight, *[None] * 5)
+
+
+def _refuse_double_backward(ctx: object, *grads: object) -> None:
+    raise RuntimeError(
+        "sir_aggregate: the second derivative is not implemented; "
+        "SIRConv(..., fused=False) takes the plain PyG route, which torch differentiates any number of times"
+    )
+
+
+_aggregate.register_autograd(_backward, setup_context=_setup_context)
+_aggregate_backward.register_autograd(_refuse_double_backward)

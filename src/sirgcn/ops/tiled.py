@@ -1,0 +1,338 @@
+"""`tiled_aggregate`: any message network, in tiles of edges that are computed again in the backward pass."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from sirgcn.ops.neighbors import REDUCTIONS, Neighbors, check_reduce
+from sirgcn.ops.reference import accumulation_dtype
+
+COMBINE: dict[str, Callable[[Tensor, Tensor, Tensor | None], Tensor]] = {
+    "add": lambda query, key, edge: query + key if edge is None else query + key + edge,
+    "cat": lambda query, key, edge: torch.cat([query, key] if edge is None else [query, edge, key], dim=-1),
+}
+"""How the ends of an edge enter the message network: q_u + e_uv + k_v, or [h_u || h_uv || h_v]."""
+
+# Elements of one intermediate tensor of a tile: 2**20 float32 are 4 MiB, near the size of a last-level cache slice.
+_TILE_ELEMENTS = 2**20
+_MIN_TILE = 256
+
+
+def tiled_aggregate(
+    network: nn.Module,
+    query: Float[Tensor, "*batch targets d_query"],
+    key: Float[Tensor, "*batch sources d_key"],
+    neighbors: Neighbors,
+    edge: Float[Tensor, "edges d_edge"] | tuple[Float[Tensor, "types d_edge"], Int[Tensor, " edges"]] | None = None,
+    edge_weight: Float[Tensor, " edges"] | None = None,
+    reduce: str = "sum",
+    combine: str = "add",
+    tile: int | None = None,
+) -> Float[Tensor, "*batch targets d_out"]:
+    r"""Aggregate the messages of any network over every neighbourhood, with memory bounded by a tile of edges.
+
+    .. math:: out_u = \bigoplus_{v \in N(u)} w_{uv} \, g(q_u + e_{uv} + k_v)
+        \quad\text{or}\quad \bigoplus_{v \in N(u)} w_{uv} \, g([q_u \Vert e_{uv} \Vert k_v])
+
+    The forward pass keeps no tensor that grows with the number of edges; the backward pass computes each tile again, with
+    the same random numbers, so that dropout inside the network sees the same mask. Time: one more forward pass.
+
+    Args:
+        network: g, a module that maps `[*batch, tile, d_in]` to `[*batch, tile, d_out]` row by row. Batch norm in
+            training mode is refused: its statistics would depend on the tile.
+        query, key: what the target and the source contribute.
+        neighbors: the graph.
+        edge: `[E, d_edge]`, or a pair (table `[K, d_edge]`, type `[E]`), in the order of the input's edges.
+        edge_weight: w, one scalar per edge; not with `"max"`.
+        reduce: sum, mean, sym, sym_in (as in `sir_aggregate`) or max. A target without neighbours gets 0. At a tie, the
+            gradient of max goes to the first edge of the input; a NaN message gives NaN.
+        combine: `"add"` or `"cat"`.
+        tile: edges per tile; None chooses it from the width.
+
+    A second derivative is refused by torch. Under `torch.compile` the messages of all edges are built at once.
+    """
+    check_reduce(reduce, (*REDUCTIONS, "max"))
+    if combine not in COMBINE:
+        raise ValueError(f"combine: expected one of {', '.join(COMBINE)}, got {combine!r}")
+    if not isinstance(network, nn.Module):
+        raise TypeError(
+            f"network: expected an nn.Module, whose parameters get a gradient, got {type(network).__name__}"
+        )
+    if edge_weight is not None:
+        if reduce == "max":
+            raise ValueError("edge_weight: max takes no edge weights")
+        if edge_weight.shape != (neighbors.num_edges,):
+            raise ValueError(f"edge_weight: expected shape [{neighbors.num_edges}], got {list(edge_weight.shape)}")
+    table, edge_type = edge if isinstance(edge, tuple) else (edge, None)
+    if edge_type is None and table is not None and table.size(-2) != neighbors.num_edges:
+        raise ValueError(f"edge: expected {neighbors.num_edges} rows, one per edge, got {table.size(-2)}")
+    for name, tensor, rows in (
+        ("query", query, neighbors.num_targets),
+        ("key", key, neighbors.num_sources),
+    ):
+        if tensor.dim() < 2 or tensor.size(-2) != rows:
+            raise ValueError(f"{name}: expected {rows} rows, one per node of {neighbors}, got {list(tensor.shape)}")
+    if tile is None:
+        tile = max(_MIN_TILE, _TILE_ELEMENTS // max(1, query.shape[:-2].numel() * query.size(-1)))
+    if tile < 1:
+        raise ValueError(f"tile: expected at least 1 edge, got {tile}")
+    if tile < neighbors.num_edges and network.training:
+        for name, module in network.named_modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training:
+                raise ValueError(
+                    f"network: {name or type(module).__name__} is a batch norm in training mode, whose "
+                    f"statistics would depend on the tile; take a layer norm, or tile >= {neighbors.num_edges}"
+                )
+    plan = _Plan(network, neighbors, edge_type, reduce, combine, tile)
+    parameters = [p for p in network.parameters() if p.requires_grad]
+    if torch.compiler.is_compiling():
+        return _untiled(plan, _Inputs(query, key, table, edge_weight))
+    out: Tensor = _Tiled.apply(plan, query, key, table, edge_weight, *parameters)
+    return out
+
+
+class _Inputs(NamedTuple):
+    query: Tensor
+    key: Tensor
+    table: Tensor | None
+    edge_weight: Tensor | None
+
+
+class _Tile(NamedTuple):
+    """Some of the target-grouped edges: the first one's place, and their targets, sources and places in the input."""
+
+    start: int
+    target: Tensor
+    source: Tensor
+    edge: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """What is computed, apart from the tensors that get a gradient."""
+
+    network: nn.Module
+    neighbors: Neighbors
+    edge_type: Tensor | None
+    reduce: str
+    combine: str
+    tile: int
+    target_weight: Tensor | None = field(init=False)
+    source_weight: Tensor | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        # float64 weights are exact enough for any message dtype; they are cast where they are applied.
+        weights = (None, None) if self.reduce == "max" else self.neighbors.weights(self.reduce, torch.float64)
+        object.__setattr__(self, "target_weight", weights[0])
+        object.__setattr__(self, "source_weight", weights[1])
+
+    def tiles(self, size: int) -> Iterator[_Tile]:
+        """Tiles of `size` edges, in target-grouped order; at least one, so that an empty graph has an output width."""
+        grouping, target = self.neighbors.by_target, self.neighbors.edge_index[1]
+        for start in range(0, max(1, self.neighbors.num_edges), size):
+            edge = grouping.edge[start : start + size]
+            source = grouping.node[start : start + size]
+            yield _Tile(start, target.index_select(0, edge), source, edge)
+
+    def index(self, tile: _Tile) -> _Inputs:
+        """Where the tile's rows lie in each of the inputs."""
+        row = tile.edge if self.edge_type is None else self.edge_type.index_select(0, tile.edge)
+        return _Inputs(tile.target, tile.source, row, tile.edge)
+
+    def message(self, tile: _Tile, rows: _Inputs) -> Tensor:
+        """w_uv * b_v * g(...) for the tile's edges, `[*batch, tile, d_out]`; a_u is applied once per node."""
+        message: Tensor = self.network(COMBINE[self.combine](rows.query, rows.key, rows.table))
+        if message.shape[:-1] != rows.query.shape[:-1]:
+            raise ValueError(
+                f"network: expected one message per row of its input, shape "
+                f"{[*rows.query.shape[:-1], 'd_out']}, got {list(message.shape)}"
+            )
+        if rows.edge_weight is not None:
+            message = message * rows.edge_weight.to(message.dtype).unsqueeze(-1)
+        if self.source_weight is not None:
+            factor = self.source_weight.index_select(0, tile.source)
+            message = message * factor.to(message.dtype).unsqueeze(-1)
+        return message
+
+    def scale_targets(self, rows: Tensor) -> Tensor:
+        """a_u times the row of every target u."""
+        if self.target_weight is None:
+            return rows
+        return rows * self.target_weight.to(rows.dtype).unsqueeze(-1)
+
+
+def _take(inputs: _Inputs, index: _Inputs) -> _Inputs:
+    query, key, table, edge_weight = inputs
+    return _Inputs(
+        query.index_select(-2, index.query),
+        key.index_select(-2, index.key),
+        None if table is None else table.index_select(-2, index.table),
+        None if edge_weight is None else edge_weight.index_select(0, index.edge_weight),
+    )
+
+
+def _untiled(plan: _Plan, inputs: _Inputs) -> Tensor:
+    """The definition: one tile of all edges, differentiated by torch."""
+    (tile,) = plan.tiles(max(1, plan.neighbors.num_edges))
+    message = plan.message(tile, _take(inputs, plan.index(tile)))
+    shape = [*message.shape[:-2], plan.neighbors.num_targets, message.size(-1)]
+    if plan.reduce != "max":
+        total = message.new_zeros(shape, dtype=accumulation_dtype(message.dtype))
+        total = total.index_add(-2, tile.target, message.to(total.dtype))
+        return plan.scale_targets(total).to(message.dtype)
+    first = _first_max(message.detach(), tile.target, plan.neighbors.num_targets)
+    isolated = (plan.neighbors.in_degree() == 0).unsqueeze(-1)
+    # One more row of zeros is what a target without neighbours takes.
+    padded = torch.cat([message, message.new_zeros([*message.shape[:-2], 1, message.size(-1)])], -2)
+    return padded.gather(-2, torch.where(isolated, message.size(-2), first))
+
+
+def _first_max(message: Tensor, segment: Tensor, num_segments: int) -> Tensor:
+    """The first row of every segment that holds its channel's maximum, `[*batch, segments, d]`; NaN is the largest."""
+    index = segment.to(torch.int64).unsqueeze(-1).expand_as(message)
+    shape = [*message.shape[:-2], num_segments, message.size(-1)]
+    top = message.new_full(shape, -torch.inf)
+    top = top.scatter_reduce(-2, index, message, "amax", include_self=False)
+    nearest = top.index_select(-2, segment)
+    is_top = (message == nearest) | (message.isnan() & nearest.isnan())
+    place = torch.arange(message.size(-2), device=message.device).unsqueeze(-1)
+    place = torch.where(is_top, place, message.size(-2))
+    first = place.new_full(shape, message.size(-2))
+    return first.scatter_reduce(-2, index, place, "amin")
+
+
+class _Tiled(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        plan: _Plan,
+        query: Tensor,
+        key: Tensor,
+        table: Tensor | None,
+        edge_weight: Tensor | None,
+        *parameters: Tensor,
+    ) -> Tensor:
+        inputs = _Inputs(query, key, table, edge_weight)
+        ctx.plan = plan
+        ctx.context = _Context(query.device)
+        with ctx.context.autocast():
+            out, winner = (_forward_max if plan.reduce == "max" else _forward_sum)(plan, inputs)
+        # The parameters are saved so that torch notices one that was changed in place before the backward pass.
+        ctx.save_for_backward(*inputs, winner, *parameters)
+        return out
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        plan: _Plan = ctx.plan
+        inputs, winner = _Inputs(*ctx.saved_tensors[:4]), ctx.saved_tensors[4]
+        parameters = [p for p in plan.network.parameters() if p.requires_grad]
+        needs = ctx.needs_input_grad[1:5]
+        grads = [
+            torch.zeros_like(tensor, dtype=accumulation_dtype(tensor.dtype)) if need else None
+            for tensor, need in zip(inputs, needs, strict=True)
+        ]
+        parameter_grads: list[Tensor | None] = [None] * len(parameters)
+        if plan.reduce != "max":
+            grad = plan.scale_targets(grad)
+        with ctx.context.replay():
+            for tile in plan.tiles(plan.tile):
+                index = plan.index(tile)
+                with torch.no_grad():
+                    rows = _Inputs(
+                        *(
+                            row.requires_grad_(need) if row is not None else None
+                            for row, need in zip(_take(inputs, index), needs, strict=True)
+                        )
+                    )
+                    grad_message = grad.index_select(-2, tile.target)
+                    if winner is not None:
+                        place = torch.arange(tile.start, tile.start + tile.edge.numel(), device=grad.device)
+                        won = winner.index_select(-2, tile.target) == place.unsqueeze(-1)
+                        grad_message = torch.where(won, grad_message, 0)
+                with torch.enable_grad(), ctx.context.autocast():
+                    message = plan.message(tile, rows)
+                wanted = [row for row, need in zip(rows, needs, strict=True) if need]
+                found = iter(
+                    torch.autograd.grad(
+                        message,
+                        [*wanted, *parameters],
+                        grad_message.to(message.dtype),
+                        allow_unused=True,
+                    )
+                )
+                for total, where, dim in zip(grads, index, (-2, -2, -2, 0), strict=True):
+                    part = next(found) if total is not None else None
+                    if total is not None and part is not None:
+                        total.index_add_(dim, where, part.to(total.dtype))
+                for i, part in enumerate(found):
+                    if part is not None:
+                        so_far = parameter_grads[i]
+                        parameter_grads[i] = part if so_far is None else so_far.add_(part)
+        cast = [None if total is None else total.to(tensor.dtype) for total, tensor in zip(grads, inputs, strict=True)]
+        return None, *cast, *parameter_grads
+
+
+def _forward_sum(plan: _Plan, inputs: _Inputs) -> tuple[Tensor, None]:
+    total: Tensor | None = None
+    for tile in plan.tiles(plan.tile):
+        message = plan.message(tile, _take(inputs, plan.index(tile)))
+        if total is None:
+            shape = [*message.shape[:-2], plan.neighbors.num_targets, message.size(-1)]
+            total = message.new_zeros(shape, dtype=accumulation_dtype(message.dtype))
+        total.index_add_(-2, tile.target, message.to(total.dtype))
+    assert total is not None
+    return plan.scale_targets(total).to(message.dtype), None
+
+
+def _forward_max(plan: _Plan, inputs: _Inputs) -> tuple[Tensor, Tensor]:
+    """The maximum, and for every entry the place of the edge that holds it (-1 without neighbours)."""
+    out: Tensor | None = None
+    for tile in plan.tiles(plan.tile):
+        message = plan.message(tile, _take(inputs, plan.index(tile)))
+        if out is None:
+            shape = [*message.shape[:-2], plan.neighbors.num_targets, message.size(-1)]
+            out = message.new_zeros(shape)
+            winner = torch.full(shape, -1, device=message.device)
+        # Only the tile's own targets take part, however many nodes lie between them.
+        targets, segment = torch.unique_consecutive(tile.target, return_inverse=True)
+        place = _first_max(message, segment, targets.numel())
+        top = message.gather(-2, place)
+        before, held = out.index_select(-2, targets), winner.index_select(-2, targets)
+        better = (held < 0) | (top > before) | (top.isnan() & ~before.isnan())
+        out.index_copy_(-2, targets.long(), torch.where(better, top, before))
+        winner.index_copy_(-2, targets.long(), torch.where(better, place + tile.start, held))
+    assert out is not None
+    return out, winner
+
+
+class _Context:
+    """The random state and the autocast mode of a forward pass, to be taken up again in its backward pass."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.cpu_state = torch.get_rng_state()
+        self.device_state = None
+        if device.type != "cpu":
+            self.device_state = torch.get_device_module(device).get_rng_state(device)
+        self.enabled = torch.is_autocast_enabled(device.type)
+        self.dtype = torch.get_autocast_dtype(device.type)
+
+    def autocast(self) -> torch.autocast:
+        # Without the cache: a weight cast under no_grad in the forward pass must not be met again where it needs a grad.
+        return torch.autocast(self.device.type, self.dtype, self.enabled, cache_enabled=False)
+
+    def replay(self) -> ExitStack:
+        stack = ExitStack()
+        devices = [] if self.device_state is None else [self.device]
+        stack.enter_context(torch.random.fork_rng(devices, device_type=self.device.type))
+        torch.set_rng_state(self.cpu_state)
+        if self.device_state is not None:
+            torch.get_device_module(self.device).set_rng_state(self.device_state, self.device)
+        return stack
