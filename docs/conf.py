@@ -11,6 +11,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
 ]
+default_role = "code"
 exclude_patterns = ["_build"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]

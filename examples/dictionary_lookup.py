@@ -2,8 +2,8 @@
 
     python examples/dictionary_lookup.py --n 10 --epochs 20
 
-A contextualised message can compare the attribute of a query with that of a key; a GCN sums the keys' values no matter who asks,
-so that it can only guess (1 in n).
+A contextualised message can compare the attribute of a query with that of a key; a GCN sums the keys' values no matter
+who asks, so that it can only guess (1 in n).
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What every backend must keep: graphs of every kind, the definitions as loops over edges, and the shared assertions."""
+"""What every backend must keep: graphs of every kind, the definitions as loops over edges, and shared assertions."""
 
 import math
 from collections import Counter
@@ -66,9 +66,7 @@ EDGE_CASES: dict[str, Graph] = {
 }
 
 # One graph with all of it: isolated nodes 4 and 6, self-loops, a repeated edge, a hub, targets out of order.
-RICH = Graph(
-    ((0, 3), (2, 1), (0, 3), (1, 1), (5, 3), (3, 0), (2, 2), (3, 5), (0, 1), (5, 0), (4, 3)), 7, 7
-)
+RICH = Graph(((0, 3), (2, 1), (0, 3), (1, 1), (5, 3), (3, 0), (2, 2), (3, 5), (0, 1), (5, 0), (4, 3)), 7, 7)
 
 
 @st.composite
@@ -176,10 +174,8 @@ def aggregate_by_loop(
     for i, (v, u) in enumerate(graph.edges):
         q, k = given.query[u], given.key[v]
         e = None if edge is None else edge[i]
-        if combine == "cat":
-            z = torch.cat([q, k] if e is None else [q, e, k])
-        else:
-            z = q + k if e is None else q + e + k
+        parts = [q, k] if e is None else [q, e, k]
+        z = torch.cat(parts) if combine == "cat" else torch.stack(parts).sum(0)
         message = network(z.unsqueeze(0)).squeeze(0)
         if given.edge_weight is not None:
             message = given.edge_weight[i] * message
@@ -196,15 +192,15 @@ def aggregate_by_loop(
 
 def first_maximum(rows: Sequence[Tensor]) -> Tensor:
     """Per channel the largest entry, the first of equals; a NaN is larger than anything."""
-    channels = []
-    for column in torch.stack(list(rows)).unbind(1):
+    stacked = torch.stack(list(rows))
+    picked = []
+    for channel, column in enumerate(stacked.detach().t().tolist()):
         best = 0
-        for i, entry in enumerate(column.tolist()):
-            held = float(column[best])
-            if entry > held or (math.isnan(entry) and not math.isnan(held)):
+        for i, entry in enumerate(column):
+            if entry > column[best] or (math.isnan(entry) and not math.isnan(column[best])):
                 best = i
-        channels.append(column[best])
-    return torch.stack(channels) if channels else rows[0]
+        picked.append(stacked[best, channel])
+    return torch.stack(picked) if picked else stacked[0]
 
 
 def value_and_gradients(out: Tensor, leaves: Sequence[Tensor], seed: int = 0) -> list[Tensor]:
@@ -217,18 +213,12 @@ def value_and_gradients(out: Tensor, leaves: Sequence[Tensor], seed: int = 0) ->
     return [out.detach(), *grads]
 
 
-def assert_same(
-    actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float = 1e-12
-) -> None:
+def assert_same(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float = 1e-12) -> None:
     """Equal up to the rounding of float64 sums in another order."""
-    torch.testing.assert_close(
-        list(actual), list(expected), rtol=tolerance, atol=tolerance, equal_nan=True
-    )
+    torch.testing.assert_close(list(actual), list(expected), rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-def assert_equals_loop(
-    backend: str | None, graph: Graph, given: Inputs, activation: str, reduce: str
-) -> None:
+def assert_equals_loop(backend: str | None, graph: Graph, given: Inputs, activation: str, reduce: str) -> None:
     """A backend's values and gradients are those of the loop over edges."""
     out = sir_aggregate(
         given.query,

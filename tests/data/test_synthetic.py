@@ -28,9 +28,7 @@ def equal(a: Sequence[Data], b: Sequence[Data]) -> bool:
 
 
 @given(generators, sizes, counts, seeds)
-def test_same_seed_gives_same_data(
-    generate: Generator, size: int, num_graphs: int, seed: int
-) -> None:
+def test_same_seed_gives_same_data(generate: Generator, size: int, num_graphs: int, seed: int) -> None:
     torch.manual_seed(seed % 1000)
     state = torch.get_rng_state()
     first = generate(size, num_graphs, seed)
@@ -47,9 +45,7 @@ def test_other_seed_gives_other_data(generate: Generator, seed: int, other: int)
 
 
 @given(sizes, counts, seeds)
-def test_query_answer_is_value_of_key_with_its_attribute(
-    n: int, num_graphs: int, seed: int
-) -> None:
+def test_query_answer_is_value_of_key_with_its_attribute(n: int, num_graphs: int, seed: int) -> None:
     for graph in dictionary_lookup(n, num_graphs, seed):
         assert graph.x.dtype == graph.y.dtype == torch.int64
         assert graph.x.shape == (2 * n, 2)
@@ -82,9 +78,7 @@ def test_answers_stay_with_their_queries_in_a_batch(n: int, num_graphs: int, see
 
 
 @given(sizes, counts, seeds, st.integers(2, 12))
-def test_target_counts_edges_between_labels(
-    c: int, num_graphs: int, seed: int, max_nodes: int
-) -> None:
+def test_target_counts_edges_between_labels(c: int, num_graphs: int, seed: int, max_nodes: int) -> None:
     for graph in hetero_edge_count(c, num_graphs, seed, max_nodes):
         assert graph.x.dtype == torch.int64
         assert graph.y.dtype == torch.float32
@@ -96,9 +90,7 @@ def test_target_counts_edges_between_labels(
 
 
 @given(sizes, counts, seeds, st.integers(2, 12))
-def test_edges_are_distinct_pairs_in_the_stated_number(
-    c: int, num_graphs: int, seed: int, max_nodes: int
-) -> None:
+def test_edges_are_distinct_pairs_in_the_stated_number(c: int, num_graphs: int, seed: int, max_nodes: int) -> None:
     for graph in hetero_edge_count(c, num_graphs, seed, max_nodes):
         n = graph.num_nodes
         assert 2 <= n <= max_nodes
@@ -140,9 +132,7 @@ def test_graphs_of_one_draw_differ() -> None:
         (hetero_edge_count, {"c": 2, "max_nodes": 1}, "max_nodes"),
     ],
 )
-@pytest.mark.parametrize(
-    ("replacement", "error"), [(None, ValueError), (2.5, TypeError), (True, TypeError)]
-)
+@pytest.mark.parametrize(("replacement", "error"), [(None, ValueError), (2.5, TypeError), (True, TypeError)])
 def test_bad_argument_is_named(
     generate: Generator,
     arguments: dict[str, Any],

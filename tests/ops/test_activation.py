@@ -4,10 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import laws
 from torch import Tensor, nn
 
 from sirgcn.ops import ACTIVATIONS, Activation
-from tests import laws
 
 # Both sides of every kink, the threshold of softplus, and values whose exponential overflows.
 POINTS = [0.0, -0.0, 1e-30, 1e-8, 0.5, 1.0, 5.0, 19.9, 20.0, math.nextafter(20, 21), 30.0, 800.0]
@@ -38,9 +38,7 @@ def test_value_equals_torch_at_kinks_and_large_values(spec: str, dtype: torch.dt
 
 @every_sigma
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_derivative_equals_autograd_at_kinks_and_large_values(
-    spec: str, dtype: torch.dtype
-) -> None:
+def test_derivative_equals_autograd_at_kinks_and_large_values(spec: str, dtype: torch.dtype) -> None:
     z = points(dtype)
     tolerance = 4 * torch.finfo(dtype).eps
     torch.testing.assert_close(
@@ -103,7 +101,7 @@ def test_unknown_name_lists_the_known_ones(spec: str) -> None:
 
 @pytest.mark.parametrize("slope", ["", "x", "0.1, 0.2", "0,2", "nan", "inf"])
 def test_bad_slope_is_refused(slope: str) -> None:
-    with pytest.raises(ValueError, match="activation: expected a .*number as the slope") as error:
+    with pytest.raises(ValueError, match=r"activation: expected a .*number as the slope") as error:
         Activation.parse(f"leaky_relu({slope})")
     assert f"leaky_relu({slope})" in str(error.value)
 
@@ -120,7 +118,7 @@ def test_other_types_than_a_name_are_refused(spec: object) -> None:
 
 
 def test_unknown_name_is_refused_where_an_activation_is_built() -> None:
-    with pytest.raises(ValueError, match="activation: expected one of identity, .*'swish'"):
+    with pytest.raises(ValueError, match=r"activation: expected one of identity, .*'swish'"):
         Activation("swish")
 
 

@@ -1,5 +1,7 @@
 """Every way in which PyG users hand over a graph, turned into `Neighbors` or a checked `edge_index`."""
 
+from typing import Any, TypeAlias
+
 import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
@@ -9,10 +11,11 @@ from torch_geometric.utils import is_torch_sparse_tensor
 from sirgcn.ops import Neighbors
 from sirgcn.ops.neighbors import check_edge_index
 
-Graph = Tensor | EdgeIndex | SparseTensor | Neighbors
+# Any stands for SparseTensor, a class or a stand-in as torch-sparse is installed or not.
+Graph: TypeAlias = Tensor | Neighbors | Any
 """`[2, E]` (sources, targets), a torch sparse CSR/CSC/COO `adj_t`, PyG's EdgeIndex or SparseTensor, or Neighbors."""
 
-EdgeAttr = Tensor | tuple[Tensor, Tensor] | None
+EdgeAttr: TypeAlias = Tensor | tuple[Tensor, Tensor] | None
 """Edge features `[E, D]`, or a pair (table `[K, D]`, type `[E]`) that stands for `table[type]`."""
 
 
@@ -55,7 +58,7 @@ def with_stored_values(
 
     A layer with `edge_dim` reads the values as edge features, another one as edge weights.
     """
-    values = _stored_values(graph)
+    values = stored_values(graph)
     if values is None:
         return edge_attr, edge_weight
     if edge_dim is not None:
@@ -63,7 +66,7 @@ def with_stored_values(
     return edge_attr, (values if edge_weight is None else edge_weight)
 
 
-def _stored_values(graph: Graph) -> Tensor | None:
+def stored_values(graph: Graph) -> Tensor | None:
     """The values of a sparse adjacency in its order, or None where it stores none or only ones."""
     if isinstance(graph, SparseTensor):
         values = graph.storage.value()

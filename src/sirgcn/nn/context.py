@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import Aggregation
+from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter
 
@@ -43,6 +43,7 @@ class SIRReadout(Aggregation):
         ptr: Tensor | None = None,
         dim_size: int | None = None,
         dim: int = -2,
+        max_num_elements: int | None = None,
     ) -> Tensor:
         """The readout of every graph; `index` names the graph of each node, `dim_size` the number of graphs."""
         return self.reduce(self.network(x), index, ptr, dim_size, dim, reduce=self.aggr)
@@ -54,7 +55,8 @@ class SIRReadout(Aggregation):
 class VirtualNode(nn.Module):
     r"""A virtual super node that carries the graph's context into d, g and r (Section 3.2).
 
-    .. math:: h_v \leftarrow h_v + z_G, \qquad z_G \leftarrow \mathrm{MLP}\Bigl(\sum_{v \in V_G} h_v + z_G\Bigr) \; [+ z_G]
+    .. math::
+        h_v \leftarrow h_v + z_G, \qquad z_G \leftarrow \mathrm{MLP}\Bigl(\sum_{v \in V_G} h_v + z_G\Bigr) \; [+ z_G]
 
     Its state z_G `[B, channels]` starts as a learned vector: `start`, then `spread` before each layer and before the
     readout, and `update` with the layer's output. One MLP serves all layers.

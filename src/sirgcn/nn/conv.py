@@ -23,13 +23,14 @@ VARIANTS = ("corrected", "published")
 
 class SIRConv(MessagePassing):
     r"""The soft-isomorphic relational graph convolution of `"Contextualized Messages Boost Graph Representations"
-    <https://openreview.net/forum?id=sXr1fRjs1N>`_ (Eq. 8, with the residual and edge features of its extensions).
+    <https://openreview.net/forum?id=sXr1fRjs1N>`_ (Eq. 11, with the residual of Section 4.3 and
+    the edge features of Appendix E).
 
     .. math::
         h_u^* = \mathrm{MLP}_{Res}(h_u) + \bigoplus_{v \in N(u)} W_R \, \sigma(W_Q h_u + W_E h_{u,v} + W_K h_v)
 
-    The matrix products are per node; an edge costs only sigma, except for `max`, where W_R acts on every edge, and for a
-    sigma or message network that is a module of its own: these work through tiles of edges.
+    The matrix products are per node; an edge costs only sigma, except for `max`, where W_R acts on every edge, and for
+    a sigma or message network that is a module of its own: these work through tiles of edges.
 
     Parameters, also those of the modules given, are drawn anew when the layer is built, as PyG's layers do.
 
@@ -38,20 +39,21 @@ class SIRConv(MessagePassing):
             takes the source, the query the target.
         out_channels: width of the output.
         hidden_channels: width inside sigma; None means `out_channels`.
-        aggr: `"sum"` (or `"add"`), `"mean"`, `"sym"` (1 / sqrt(in-degree of u * out-degree of v)), `"sym_in"` (in-degrees at
-            both ends, as PyG's GCN) or `"max"`. An isolated node gets W_R's bias, with `max` 0 (plus its residual).
-        activation: sigma, a name such as `"relu"` or `"leaky_relu(0.2)"`, or any module, of which the layer owns a copy. A
-            module that the table knows (`nn.GELU()`) runs as fast as its name.
+        aggr: `"sum"` (or `"add"`), `"mean"`, `"sym"` (1 / sqrt(in-degree of u * out-degree of v)), `"sym_in"`
+            (in-degrees at both ends, as PyG's GCN) or `"max"`.
+            An isolated node gets W_R's bias, with `max` 0 (plus its residual).
+        activation: sigma, a name such as `"relu"` or `"leaky_relu(0.2)"`, or any module, of which the layer owns a
+            copy. A module that the table knows (`nn.GELU()`) runs as fast as its name.
         edge_dim: width of the edge features; None for none.
         residual: None, True for a linear layer, or a module (MLP_Res), of which the layer owns a copy.
         dropout: applied to the projected query, key and edge terms, before they are added.
         inner_bias: whether W_Q carries a bias.
         bias: whether W_R (and a linear residual) carries a bias.
-        variant: `"corrected"`, or `"published"` for the layer behind the paper's figures: a bias on W_K and W_E too, `sym` with
-            in-degrees at both ends, no bipartite input.
+        variant: `"corrected"`, or `"published"` for the layer behind the paper's figures: a bias on W_K and W_E too,
+            `sym` with in-degrees at both ends, no bipartite input.
         cached: keep the grouped edges of the first call and use them ever after; for a graph that never changes.
-        message_network: g, a module that maps `[h_u || h_{u,v} || h_v]` (width 2 * in + edge_dim) to the message of width
-            `out_channels`, in place of the factorised form. The layer owns a copy.
+        message_network: g, a module that maps `[h_u || h_{u,v} || h_v]` (width 2 * in + edge_dim) to the message of
+            width `out_channels`, in place of the factorised form. The layer owns a copy.
         fused: False always takes PyG's plain `propagate`, as explainers, hooks and exporters do by themselves.
         backend: the backend of `sir_aggregate`; None takes the best one.
         flow: `"target_to_source"` reverses the edges of an `edge_index` tensor.
@@ -59,7 +61,8 @@ class SIRConv(MessagePassing):
     Shapes:
         - **input:** node features `(|V|, F_in)`, `(B, |V|, F_in)` for B signals on one graph, or a pair
           `((|V_s|, F_s), (|V_t|, F_t))`; the graph as `edge_index` `(2, |E|)`, torch sparse `adj_t`, PyG `EdgeIndex` or
-          `SparseTensor`, or `Neighbors`; edge features `(|E|, D)` or a pair (table `(K, D)`, type `(|E|)`); edge weights `(|E|)`
+          `SparseTensor`, or `Neighbors`; edge features `(|E|, D)` or a pair (table `(K, D)`, type `(|E|)`); edge
+          weights `(|E|)`
         - **output:** node features `(|V_t|, F_out)` or `(B, |V|, F_out)`
     """
 
@@ -96,6 +99,7 @@ class SIRConv(MessagePassing):
             )
         super().__init__(aggr="max" if aggr == "max" else "sum", flow=flow)
         self.aggr = aggr
+        self.reduction = "sym_in" if (aggr, variant) == ("sym", "published") else aggr
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.hidden_channels = out_channels if hidden_channels is None else hidden_channels
@@ -109,7 +113,10 @@ class SIRConv(MessagePassing):
 
         source, target = _pair(in_channels)
         self.message_network = copy.deepcopy(message_network)
-        self.activation = self.lin_query = self.lin_key = self.lin_edge = self.lin_relation = None
+        self.lin_query: nn.Module = nn.Identity()
+        self.lin_key: nn.Module = nn.Identity()
+        self.lin_edge: nn.Module | None = None if edge_dim is None else nn.Identity()
+        self.lin_relation: nn.Module = nn.Identity()
         if message_network is None:
             key_bias = inner_bias and variant == "published"
             self.activation = _owned(activation)
@@ -118,7 +125,7 @@ class SIRConv(MessagePassing):
             if edge_dim is not None:
                 self.lin_edge = Linear(edge_dim, self.hidden_channels, bias=key_bias)
             self.lin_relation = Linear(self.hidden_channels, out_channels, bias=bias)
-        self.lin_residual = None
+        self.lin_residual: nn.Module | None = None
         if isinstance(residual, nn.Module):
             self.lin_residual = copy.deepcopy(residual)
         elif residual:
@@ -161,23 +168,19 @@ class SIRConv(MessagePassing):
         edge_attr: EdgeAttr,
         edge_weight: Tensor | None,
     ) -> Tensor:
-        query, key, edge = target, source, edge_attr
-        if self.message_network is None:
-            query, key = self._drop(self.lin_query(target)), self._drop(self.lin_key(source))
-            if isinstance(edge_attr, tuple):
-                edge = (self._drop(self.lin_edge(edge_attr[0])), edge_attr[1])
-            elif edge_attr is not None:
-                edge = self._drop(self.lin_edge(edge_attr))
-
+        query, key = self._drop(self.lin_query(target)), self._drop(self.lin_key(source))
+        edge: EdgeAttr = None
+        if self.lin_edge is not None:
+            table, kind = edge_attr if isinstance(edge_attr, tuple) else (edge_attr, None)
+            table = self._drop(self.lin_edge(table))
+            edge = table if kind is None else (table, kind)
         if self._takes_plain_route():
             out = self._propagate(query, key, graph, edge, edge_weight)
         else:
             neighbors = self._neighbors(graph, source, target)
             out = self._fused(query, key, neighbors, edge, edge_weight)
         # W_R after the sum, once per node; with max it acted on every edge.
-        if self.message_network is not None or self.aggr == "max":
-            return out
-        return self.lin_relation(out)
+        return out if self.aggr == "max" else self.lin_relation(out)
 
     def _fused(
         self,
@@ -187,12 +190,11 @@ class SIRConv(MessagePassing):
         edge: EdgeAttr,
         edge_weight: Tensor | None,
     ) -> Tensor:
-        reduce = self._reduce()
         network, combine = self._network()
         if isinstance(network, Sigma):
             sigma = network.activation
-            return sir_aggregate(query, key, neighbors, edge, edge_weight, sigma, reduce, self.backend)
-        return tiled_aggregate(network, query, key, neighbors, edge, edge_weight, reduce, combine)
+            return sir_aggregate(query, key, neighbors, edge, edge_weight, sigma, self.reduction, self.backend)
+        return tiled_aggregate(network, query, key, neighbors, edge, edge_weight, self.reduction, combine)
 
     def _network(self) -> tuple[nn.Module, str]:
         """What acts on an edge, and how the edge's ends enter it."""
@@ -216,15 +218,12 @@ class SIRConv(MessagePassing):
         if isinstance(edge, tuple):
             edge = edge[0].index_select(0, edge[1])
         target_weight, weight = None, edge_weight
-        if self.aggr in ("mean", "sym", "sym_in"):
+        if self.reduction in ("mean", "sym", "sym_in"):
             source, target = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
             ones = torch.ones_like(target)
             in_degree = scatter(ones, target, dim_size=num_targets)
-            reduce = self._reduce()
-            source_degree = in_degree
-            if reduce == "sym":
-                source_degree = scatter(ones, source, dim_size=num_sources)
-            target_weight, source_weight = rank_one_weights(reduce, in_degree, source_degree, query.dtype)
+            source_degree = scatter(ones, source, dim_size=num_sources) if self.reduction == "sym" else in_degree
+            target_weight, source_weight = rank_one_weights(self.reduction, in_degree, source_degree, query.dtype)
             if source_weight is not None:
                 factor = source_weight.index_select(0, source)
                 weight = factor if weight is None else weight * factor
@@ -239,7 +238,9 @@ class SIRConv(MessagePassing):
         )
         return out if target_weight is None else out * target_weight.unsqueeze(-1)
 
-    def message(self, query_i: Tensor, key_j: Tensor, edge: OptTensor, weight: OptTensor) -> Tensor:
+    def message(  # type: ignore[override]
+        self, query_i: Tensor, key_j: Tensor, edge: OptTensor, weight: OptTensor
+    ) -> Tensor:
         """The message of every edge, before a_u and, unless aggr is max, before W_R."""
         network, combine = self._network()
         message: Tensor = network(COMBINE[combine](query_i, key_j, edge))
@@ -250,7 +251,6 @@ class SIRConv(MessagePassing):
             not self.fused
             or bool(self.explain)
             or torch.compiler.is_exporting()
-            or torch.jit.is_tracing()
             or any(
                 (
                     self._propagate_forward_pre_hooks,
@@ -274,14 +274,12 @@ class SIRConv(MessagePassing):
                 )
             return kept
         if self.flow == "target_to_source":
+            assert isinstance(graph, Tensor)
             graph = graph.flip(0)
         neighbors = as_neighbors(graph, num_sources, num_targets)
         if self.cached:
             self._cached_neighbors = neighbors
         return neighbors
-
-    def _reduce(self) -> str:
-        return "sym_in" if (self.aggr, self.variant) == ("sym", "published") else self.aggr
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training) if self.dropout else x
@@ -298,11 +296,9 @@ class SIRConv(MessagePassing):
                 raise ValueError("flow: target_to_source is not supported for a (source, target) pair; flip the edges")
         if self.flow == "target_to_source" and (not isinstance(graph, Tensor) or graph.layout != torch.strided):
             raise ValueError("flow: target_to_source needs an edge_index tensor; transpose a sparse adjacency instead")
-        if self.message_network is None:
-            widths = (self.lin_key.in_channels, self.lin_query.in_channels)
-        else:
-            widths = _pair(self.in_channels)
-        for tensor, end, width in zip((source, target), ("source", "target"), widths, strict=True):
+        ends = zip((source, target), ("source", "target"), (self.lin_key, self.lin_query), strict=True)
+        for (tensor, end, lin), declared in zip(ends, _pair(self.in_channels), strict=True):
+            width = _in_width(lin, declared)
             if not tensor.is_floating_point():
                 raise ValueError(f"x: expected a floating-point dtype, got {tensor.dtype}")
             if tensor.dim() not in (2, 3):
@@ -327,7 +323,7 @@ class SIRConv(MessagePassing):
             raise ValueError(f"edge_attr: this layer has no edge_dim and expects none, got shape {list(table.shape)}")
         if table.dim() == 1 and self.edge_dim == 1:
             table = table.unsqueeze(-1)
-        width = self.edge_dim if self.lin_edge is None else self.lin_edge.in_channels
+        width = _in_width(self.lin_edge, self.edge_dim)
         if table.dim() != 2 or (width >= 0 and table.size(-1) != width):
             raise ValueError(f"edge_attr: expected {width} features per edge (edge_dim), got shape {list(table.shape)}")
         return (table, edge_attr[1]) if isinstance(edge_attr, tuple) else table
@@ -357,6 +353,11 @@ def _owned(activation: str | Activation | nn.Module) -> nn.Module:
         return Sigma(activation)
     known = activation.activation if isinstance(activation, Sigma) else Activation.of_module(activation)
     return copy.deepcopy(activation) if known is None else Sigma(known)
+
+
+def _in_width(lin: nn.Module | None, declared: int) -> int:
+    """The input width of a linear layer, which a lazy one knows after its first call."""
+    return lin.in_channels if isinstance(lin, Linear) else declared
 
 
 def _pair(channels: int | tuple[int, int]) -> tuple[int, int]:

@@ -95,8 +95,8 @@ class PositionalEncoder(nn.Module):
     .. math:: h_v \leftarrow h_v + W_P \, p_v
 
     Args:
-        kind: `"random_walk"` (PyG's `AddRandomWalkPE`) or `"laplacian"` (`AddLaplacianEigenvectorPE`), whose eigenvectors have
-            no sign of their own: in training each is flipped at random.
+        kind: `"random_walk"` (PyG's `AddRandomWalkPE`) or `"laplacian"` (`AddLaplacianEigenvectorPE`), whose
+            eigenvectors have no sign of their own: in training each is flipped at random.
         pe_dim: width of p.
         channels: width of h.
     """

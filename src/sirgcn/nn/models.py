@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,14 +20,14 @@ from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, Positional
 class SIRGCN(BasicGNN):
     """SIR-GCN as one of PyG's basic models, a drop-in beside `torch_geometric.nn.models.GraphSAGE`.
 
-    Arguments are those of `BasicGNN` (`in_channels`, `hidden_channels`, `num_layers`, `out_channels`, `dropout`, `act`, `norm`, `jk`,
-    ...); further ones (`aggr`, `activation`, `edge_dim`, `residual`, ...) go to every `SIRConv`. The edges are grouped once and
-    serve all layers, unless per-hop counts trim them from layer to layer.
+    Arguments are those of `BasicGNN` (`in_channels`, `hidden_channels`, `num_layers`, `out_channels`, `dropout`, `act`,
+    `norm`, `jk`, ...); further ones (`aggr`, `activation`, `edge_dim`, `residual`, ...) go to every `SIRConv`. The
+    edges are grouped once and serve all layers, unless per-hop counts trim them from layer to layer.
     """
 
-    supports_edge_weight: Final[bool] = True
-    supports_edge_attr: Final[bool] = True
-    supports_norm_batch: Final[bool]
+    # As in PyG's own models, which override these for good.
+    supports_edge_weight: Final[bool] = True  # type: ignore[misc]
+    supports_edge_attr: Final[bool] = True  # type: ignore[misc]
 
     def init_conv(self, in_channels: int | tuple[int, int], out_channels: int, **kwargs: Any) -> MessagePassing:
         """A layer of this model."""
@@ -47,14 +47,14 @@ class SIRGCN(BasicGNN):
         """Node features `(|V|, out_channels)`; the arguments are those of `BasicGNN.forward`."""
         # `to_hetero` traces with proxies in place of tensors: its layers group their own edge types.
         if num_sampled_nodes_per_hop is None and isinstance(x, Tensor):
-            edge_dim = self.convs[0].edge_dim
-            edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, edge_dim)
-            edge_index = _grouped(edge_index, x.size(-2), self.convs)
+            convs = cast(list[SIRConv], list(self.convs))
+            edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, convs[0].edge_dim)
+            edge_index = _grouped(edge_index, x.size(-2), convs)
         return super().forward(
             x,
             edge_index,
             edge_weight,
-            edge_attr,
+            cast(Tensor | None, edge_attr),
             batch,
             batch_size,
             num_sampled_nodes_per_hop,
@@ -79,8 +79,8 @@ class SIRNet(nn.Module):
         hidden_channels: width of the blocks.
         out_channels: classes, targets or logits.
         num_layers: blocks.
-        encoder: `"none"` feeds the features straight to the first layer, `"linear"`, `"embedding"` (a sum of embeddings) or
-            `"atom"` (OGB's vocabularies).
+        encoder: `"none"` feeds the features straight to the first layer, `"linear"`, `"embedding"` (a sum of
+            embeddings) or `"atom"` (OGB's vocabularies).
         encoder_act: whether `act` follows the encoder.
         edge_channels: width of the edge features, or the sizes of their vocabularies; None for no edge features.
         edge_encoder: as `encoder`, `"bond"` for OGB's bonds; categories reach the layers as a table, never as an
@@ -92,8 +92,8 @@ class SIRNet(nn.Module):
         act: between the layers; None for none.
         norm: `"batch"`, `"layer"` or None.
         residual: whether the block `"residual"` adds a linear layer of its input.
-        dropout, input_dropout, conv_dropout, residual_dropout: after the layer, after the encoder, inside `SIRConv`, after the
-            residual.
+        dropout, input_dropout, conv_dropout, residual_dropout: after the layer, after the encoder, inside `SIRConv`,
+            after the residual.
         feed_forward: expansion factor of a feed-forward network h + W_2 act(W_1 norm(h)) after every block; 0 for none.
         jk: jumping knowledge over the blocks' outputs, `"cat"`, `"max"`, `"lstm"` or None.
         virtual_node: whether a `VirtualNode` carries the graph's context.
@@ -187,8 +187,8 @@ class SIRNet(nn.Module):
             )
             self.blocks.append(_BLOCKS[block](conv, norm, self.act, dropout))
         self.feed_forwards = nn.ModuleList(
-            _FeedForward(hidden_channels, feed_forward, norm, self.act, dropout)
-            for _ in range(num_layers if feed_forward else 0)
+            _FeedForward(hidden_channels, feed_forward, norm, self.act, dropout) if feed_forward else nn.Identity()
+            for _ in range(num_layers)
         )
         self.virtual_node = VirtualNode(hidden_channels) if virtual_node else None
         self.jk = None if jk is None else JumpingKnowledge(jk, hidden_channels, num_layers)
@@ -232,9 +232,8 @@ class SIRNet(nn.Module):
             pe: the positional encoding, `(|V|, pe_dim)`.
         """
         edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, self.edge_dim)
-        graph = _grouped(edge_index, x.size(0), [block.conv for block in self.blocks])
-        if self.pool is not None or self.virtual_node is not None:
-            batch, batch_size = _batch(batch, batch_size, x)
+        graph = _grouped(edge_index, x.size(0))
+        batch, batch_size = _batch(batch, batch_size, x)
         edge = self._encoded_edges(edge_attr)
         h = self.encoder_act(self.encoder(x))
         if self.positional is not None:
@@ -247,19 +246,16 @@ class SIRNet(nn.Module):
         if self.random_features is not None:
             h = self.random_features(h)
 
-        state = None if self.virtual_node is None else self.virtual_node.start(batch_size)
-        outputs = []
-        for i, block in enumerate(self.blocks):
-            if self.virtual_node is not None:
-                h = self.virtual_node.spread(h, state, batch)
-            h = block(h, graph, edge, edge_weight)
-            if self.feed_forwards:
-                h = self.feed_forwards[i](h)
-            if self.virtual_node is not None:
-                state = self.virtual_node.update(h, state, batch)
+        virtual, outputs = self.virtual_node, []
+        if virtual is not None:
+            state = virtual.start(batch_size)
+            h = virtual.spread(h, state, batch)
+        for block, feed_forward in zip(self.blocks, self.feed_forwards, strict=True):
+            h = feed_forward(block(h, graph, edge, edge_weight))
+            if virtual is not None:
+                state = virtual.update(h, state, batch)
+                h = virtual.spread(h, state, batch)
             outputs.append(h)
-        if self.virtual_node is not None:
-            h = outputs[-1] = self.virtual_node.spread(h, state, batch)
         h = self.last_norm(h if self.jk is None else self.jk(outputs))
         if self.pool is None:
             return self.readout(h)
@@ -385,11 +381,9 @@ def _encoder(
     return (nn.Identity(), channels) if kind == "none" else (nn.Linear(channels, hidden), hidden)
 
 
-def _grouped(graph: Graph, num_nodes: int, convs: Iterable[nn.Module]) -> Graph:
-    """The edges grouped once for all layers, unless an exporter or a layer of its own ways wants them as they are."""
-    if torch.compiler.is_exporting() or torch.jit.is_tracing():
-        return graph
-    if any(conv.cached or conv.flow == "target_to_source" for conv in convs):
+def _grouped(graph: Graph, num_nodes: int, convs: Iterable[SIRConv] = ()) -> Graph:
+    """The edges grouped once for all layers, unless an exporter or one of the layers wants them as they are."""
+    if torch.compiler.is_exporting() or any(conv.cached or conv.flow == "target_to_source" for conv in convs):
         return graph
     return as_neighbors(graph, num_nodes, num_nodes)
 

@@ -48,7 +48,7 @@ _TABLE: dict[str, tuple[_Function, _Function]] = {
     "relu": (lambda z, _: torch.relu(z), lambda z, _: (z > 0).to(z.dtype)),
     "leaky_relu": (
         lambda z, slope: F.leaky_relu(z, slope),
-        lambda z, slope: torch.where(z > 0, 1.0, slope).to(z.dtype),
+        lambda z, slope: torch.where(z > 0, torch.ones_like(z), slope),
     ),
     "elu": (lambda z, _: F.elu(z), lambda z, _: torch.exp(z.clamp(max=0))),
     "gelu": (lambda z, _: F.gelu(z), _gelu_derivative),
@@ -75,6 +75,12 @@ class Activation:
 
     name: str
     slope: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.name not in _TABLE:
+            raise ValueError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {self.name!r}")
+        if not math.isfinite(self.slope):
+            raise ValueError(f"activation: expected a finite number as the slope, got {self}")
 
     @classmethod
     def parse(cls, spec: "str | Activation") -> "Activation":
@@ -123,7 +129,7 @@ class Activation:
             nn.Tanh: "tanh",
             nn.Sigmoid: "sigmoid",
             nn.Softplus: "softplus",
-        }.get(type(module))  # type: ignore[call-overload]
+        }.get(type(module))
         return None if name is None else cls(name)
 
     def __call__(self, z: Tensor) -> Tensor:
@@ -134,4 +140,4 @@ class Activation:
         return _TABLE[self.name][1](z, self.slope)
 
     def __str__(self) -> str:
-        return f"{self.name}({self.slope:g})" if self.name == "leaky_relu" else self.name
+        return f"{self.name}({self.slope!r})" if self.name == "leaky_relu" else self.name

@@ -1,7 +1,9 @@
 """`sir_aggregate`: checks, choice of the backend, autograd and registration as one operator of torch."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -43,7 +45,7 @@ def sir_aggregate(
     reduce: str = "sum",
     backend: str | None = None,
 ) -> Float[Tensor, "*batch targets d"]:
-    r"""The sum of contextualised messages over every neighbourhood (Eq. 8 of the paper, before W_R).
+    r"""The sum of contextualised messages over every neighbourhood (Eq. 11 of the paper, before W_R).
 
     .. math:: out_u = a_u \sum_{v \in N(u)} w_{uv} \, b_v \, \sigma(q_u + k_v + e_{uv})
 
@@ -59,13 +61,15 @@ def sir_aggregate(
             b = out-degree of v to the power -1/2), `"sym_in"` (as sym with the in-degree of v); degrees at least 1.
         backend: a name from `backends()`; None takes the best available one.
 
-    Floating-point inputs of different dtypes are promoted to one. A target without neighbours gets 0. The gradient
+    Query, key and edge term of different dtypes are promoted to one; edge_weight is cast to it (half-precision sums are
+    taken in float32). A target without neighbours gets 0. The gradient
     reaches query, key, edge (or its table) and edge_weight; a second derivative is refused.
     """
     sigma = Activation.parse(activation)
     name = _choose(backend)
-    table, edge_type = edge if isinstance(edge, tuple) else (edge, None)
-    _check(query, key, neighbors, table, edge_type, edge_weight)
+    check_nodes(query, key, neighbors, max_dim=3)
+    check_width(query, key)
+    table, edge_type = check_edge(edge, edge_weight, neighbors, query.size(-1))
     dtype = torch.promote_types(query.dtype, key.dtype)
     if table is not None:
         dtype = torch.promote_types(dtype, table.dtype)
@@ -107,58 +111,71 @@ def _choose(backend: str | None) -> str:
     return backend
 
 
-def _check(
-    query: Tensor,
-    key: Tensor,
-    neighbors: Neighbors,
-    edge: Tensor | None,
-    edge_type: Tensor | None,
-    edge_weight: Tensor | None,
-) -> None:
-    """Refuse what does not fit together; shapes and dtypes only, index values were checked by `Neighbors`."""
+def check_nodes(query: Tensor, key: Tensor, neighbors: Neighbors, max_dim: float = math.inf) -> None:
+    """Refuse node terms that are not floating-point tensors with one row per node of the graph."""
     if not isinstance(neighbors, Neighbors):
         raise TypeError(f"neighbors: expected Neighbors, got {type(neighbors).__name__}")
-    for name, tensor, rows in (
-        ("query", query, neighbors.num_targets),
-        ("key", key, neighbors.num_sources),
-    ):
+    for name, tensor, rows in (("query", query, neighbors.num_targets), ("key", key, neighbors.num_sources)):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name}: expected a tensor, got {type(tensor).__name__}")
         if not tensor.is_floating_point():
             raise ValueError(f"{name}: expected a floating-point dtype, got {tensor.dtype}")
-        if tensor.dim() not in (2, 3):
+        if not 2 <= tensor.dim() <= max_dim:
             raise ValueError(f"{name}: expected shape [nodes, d] or [batch, nodes, d], got {list(tensor.shape)}")
         if tensor.size(-2) != rows:
             raise ValueError(f"{name}: expected {rows} rows, one per node of {neighbors}, got {tensor.size(-2)}")
+
+
+def check_width(query: Tensor, key: Tensor) -> None:
+    """Refuse a key that cannot be added to the query."""
     if query.size(-1) != key.size(-1) or query.shape[:-2] != key.shape[:-2]:
         raise ValueError(f"key: expected the channels and batch of query, {list(query.shape)}, got {list(key.shape)}")
-    num_edges, width = neighbors.num_edges, query.size(-1)
-    if edge is not None:
-        if not edge.is_floating_point():
-            raise ValueError(f"edge: expected a floating-point dtype, got {edge.dtype}")
-        if edge.dim() != 2 or edge.size(1) != width:
-            raise ValueError(f"edge: expected shape [*, {width}], got {list(edge.shape)}")
-        if edge_type is None and edge.size(0) != num_edges:
-            raise ValueError(f"edge: expected {num_edges} rows, one per edge, got {edge.size(0)}")
+
+
+def check_edge(
+    edge: Any, edge_weight: Any, neighbors: Neighbors, width: int | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """The edge term as (rows, type), refused where it does not fit the graph or, unless None, the width."""
+    table, edge_type = edge if isinstance(edge, tuple) and len(edge) == 2 else (edge, None)
+    num_edges = neighbors.num_edges
+    if edge is not None and not isinstance(table, Tensor):
+        raise TypeError(f"edge: expected a tensor or a pair (table, type) of tensors, got {type(edge).__name__}")
+    if table is not None:
+        if not table.is_floating_point():
+            raise ValueError(f"edge: expected a floating-point dtype, got {table.dtype}")
+        if table.dim() != 2 or (width is not None and table.size(1) != width):
+            raise ValueError(f"edge: expected shape [*, {'d' if width is None else width}], got {list(table.shape)}")
+        if edge_type is None and table.size(0) != num_edges:
+            raise ValueError(f"edge: expected {num_edges} rows, one per edge, got {table.size(0)}")
     if edge_type is not None:
-        assert edge is not None
-        if edge_type.dtype not in (torch.int32, torch.int64) or edge_type.dim() != 1:
+        _check_edge_type(edge_type, num_edges, table.size(0))
+    if edge_weight is not None:
+        if not isinstance(edge_weight, Tensor):
+            raise TypeError(f"edge_weight: expected a tensor, got {type(edge_weight).__name__}")
+        if edge_weight.is_complex():
+            raise ValueError(f"edge_weight: expected a real dtype, got {edge_weight.dtype}")
+        if edge_weight.shape != (num_edges,):
             raise ValueError(
-                f"edge type: expected int32 or int64 of shape [{num_edges}], "
-                f"got {edge_type.dtype} of shape {list(edge_type.shape)}"
+                f"edge_weight: expected shape [{num_edges}], one scalar per edge, got {list(edge_weight.shape)}"
             )
-        if edge_type.size(0) != num_edges:
-            raise ValueError(f"edge type: expected {num_edges} entries, one per edge, got {edge_type.size(0)}")
-        if not torch.compiler.is_compiling() and num_edges:
-            outside = (edge_type < 0) | (edge_type >= edge.size(0))
-            if bool(outside.any()):
-                first = int(outside.nonzero()[0])
-                raise IndexError(
-                    f"edge type[{first}] = {int(edge_type[first])}: expected 0 <= type < {edge.size(0)}, "
-                    f"the rows of the table"
-                )
-    if edge_weight is not None and edge_weight.shape != (num_edges,):
+    return table, edge_type
+
+
+def _check_edge_type(edge_type: Tensor, num_edges: int, num_types: int) -> None:
+    if edge_type.dtype not in (torch.int32, torch.int64) or edge_type.dim() != 1:
         raise ValueError(
-            f"edge_weight: expected shape [{num_edges}], one scalar per edge, got {list(edge_weight.shape)}"
+            f"edge type: expected int32 or int64 of shape [{num_edges}], "
+            f"got {edge_type.dtype} of shape {list(edge_type.shape)}"
         )
+    if edge_type.size(0) != num_edges:
+        raise ValueError(f"edge type: expected {num_edges} entries, one per edge, got {edge_type.size(0)}")
+    if not torch.compiler.is_compiling() and num_edges:
+        outside = (edge_type < 0) | (edge_type >= num_types)
+        if bool(outside.any()):
+            first = int(outside.nonzero()[0])
+            raise IndexError(
+                f"edge type[{first}] = {int(edge_type[first])}: expected 0 <= type < {num_types}, the rows of the table"
+            )
 
 
 def _neighbors(graph: Sequence[Tensor], query: Tensor, key: Tensor) -> Neighbors:

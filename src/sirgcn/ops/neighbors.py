@@ -29,8 +29,8 @@ class Neighbors:
     """The graph as the aggregation reads it: N(u) for every target u, and its transpose for the backward pass.
 
     Messages flow from source v (key) to target u (query). `by_target` is the CSR of the transposed adjacency (targets
-    are rows), `by_source` its CSC; both keep, for every entry, the edge's place in the input, so that edge features stay
-    in the input's order. Build it with `from_edge_index` or `from_sparse`.
+    are rows), `by_source` its CSC; both keep, for every entry, the edge's place in the input, so that edge features
+    stay in the input's order. Build it with `from_edge_index` or `from_sparse`.
     """
 
     edge_index: Int[Tensor, "2 edges"]
@@ -55,8 +55,12 @@ class Neighbors:
             check_edge_index(edge_index)
             if torch.compiler.is_compiling():
                 raise ValueError("size: expected the number of nodes under torch.compile, got None")
-            size = int(edge_index.max()) + 1 if edge_index.numel() else 0
-        num_sources, num_targets = size if isinstance(size, (tuple, list)) else (size, size)
+            # At least 0: an edge_index of negative values only is refused for its first entry.
+            size = max(0, int(edge_index.max()) + 1) if edge_index.numel() else 0
+        sizes = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+        if len(sizes) != 2 or not all(isinstance(n, (int, torch.SymInt)) for n in sizes):
+            raise ValueError(f"size: expected a number of nodes or a pair (sources, targets), got {size!r}")
+        num_sources, num_targets = sizes
         check_edge_index(edge_index, (num_sources, num_targets))
         return cls(
             edge_index,
@@ -73,22 +77,28 @@ class Neighbors:
         This is PyG's `adj_t`: the transposed adjacency of shape `[targets, sources]`. Edges keep the order in which the
         tensor stores them; its values are not looked at.
         """
-        if adj_t.dim() < 2:
-            raise ValueError(f"adj_t: expected a sparse matrix, got {adj_t.dim()} dimensions")
+        if not isinstance(adj_t, Tensor):
+            raise TypeError(f"adj_t: expected a sparse tensor, got {type(adj_t).__name__}")
+        if adj_t.layout == torch.sparse_coo:
+            plain = adj_t.sparse_dim() == 2
+        elif adj_t.layout in (torch.sparse_csr, torch.sparse_csc):
+            plain = adj_t.dim() - adj_t.dense_dim() == 2
+        else:
+            raise ValueError(f"adj_t: expected a CSR, CSC or COO tensor, got layout {adj_t.layout}")
+        if not plain:
+            raise ValueError(f"adj_t: expected a sparse matrix [targets, sources], got shape {list(adj_t.shape)}")
         num_targets, num_sources = int(adj_t.size(0)), int(adj_t.size(1))
         if adj_t.layout == torch.sparse_coo:
             row, col = adj_t._indices()
             return cls.from_edge_index(torch.stack([col, row]), (num_sources, num_targets))
         if adj_t.layout == torch.sparse_csr:
-            given = _compressed(adj_t.crow_indices(), adj_t.col_indices(), num_sources, "column")
+            given = _compressed(adj_t.crow_indices(), adj_t.col_indices(), num_targets, num_sources, "column")
             row, col = given.owner(), given.node
             by_target, by_source = given, _group(col, row, num_sources)
-        elif adj_t.layout == torch.sparse_csc:
-            given = _compressed(adj_t.ccol_indices(), adj_t.row_indices(), num_targets, "row")
+        else:
+            given = _compressed(adj_t.ccol_indices(), adj_t.row_indices(), num_sources, num_targets, "row")
             row, col = given.node, given.owner()
             by_target, by_source = _group(row, col, num_targets), given
-        else:
-            raise ValueError(f"adj_t: expected a CSR, CSC or COO tensor, got layout {adj_t.layout}")
         return cls(torch.stack([col, row]), by_target, by_source, num_sources, num_targets)
 
     @property
@@ -201,12 +211,13 @@ def _group(by: Tensor, other: Tensor, num_groups: int) -> Grouping:
     return Grouping(ptr, other.index_select(0, order), order.to(by.dtype))
 
 
-def _compressed(ptr: Tensor, node: Tensor, size: int, end: str) -> Grouping:
+def _compressed(ptr: Tensor, node: Tensor, groups: int, size: int, end: str) -> Grouping:
     """A checked grouping from the compressed and plain indices of a sparse tensor (torch does not check by default)."""
     if not torch.compiler.is_compiling():
-        if int(ptr[0]) != 0 or int(ptr[-1]) != node.numel() or bool((ptr.diff() < 0).any()):
+        rising = ptr.numel() == groups + 1 and int(ptr[0]) == 0 and int(ptr[-1]) == node.numel()
+        if not rising or bool((ptr.diff() < 0).any()):
             raise ValueError(
-                f"adj_t: expected compressed indices that rise from 0 to {node.numel()}, "
+                f"adj_t: expected {groups + 1} compressed indices that rise from 0 to {node.numel()}, "
                 f"got {ptr[:8].tolist()}{' ...' if ptr.numel() > 8 else ''}"
             )
         _check_range(node, size, f"adj_t {end} index {{}}", end)

@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
+from sirgcn.ops.aggregate import check_edge, check_nodes, check_width
 from sirgcn.ops.neighbors import REDUCTIONS, Neighbors, check_reduce
 from sirgcn.ops.reference import accumulation_dtype
 
 COMBINE: dict[str, Callable[[Tensor, Tensor, Tensor | None], Tensor]] = {
     "add": lambda query, key, edge: query + key if edge is None else query + key + edge,
-    "cat": lambda query, key, edge: torch.cat([query, key] if edge is None else [query, edge, key], dim=-1),
+    "cat": lambda query, key, edge: torch.cat(
+        [query, key] if edge is None else [query, edge.expand(*query.shape[:-1], edge.size(-1)), key], dim=-1
+    ),
 }
 """How the ends of an edge enter the message network: q_u + e_uv + k_v, or [h_u || h_uv || h_v]."""
 
@@ -40,8 +42,8 @@ def tiled_aggregate(
     .. math:: out_u = \bigoplus_{v \in N(u)} w_{uv} \, g(q_u + e_{uv} + k_v)
         \quad\text{or}\quad \bigoplus_{v \in N(u)} w_{uv} \, g([q_u \Vert e_{uv} \Vert k_v])
 
-    The forward pass keeps no tensor that grows with the number of edges; the backward pass computes each tile again, with
-    the same random numbers, so that dropout inside the network sees the same mask. Time: one more forward pass.
+    The forward pass keeps no tensor that grows with the number of edges; the backward pass computes each tile again,
+    with the same random numbers, so that dropout inside the network sees the same mask. Time: one more forward pass.
 
     Args:
         network: g, a module that maps `[*batch, tile, d_in]` to `[*batch, tile, d_out]` row by row. Batch norm in
@@ -55,7 +57,8 @@ def tiled_aggregate(
         combine: `"add"` or `"cat"`.
         tile: edges per tile; None chooses it from the width.
 
-    A second derivative is refused by torch. Under `torch.compile` the messages of all edges are built at once.
+    A second derivative is refused where there is more than one tile, and so is a network that changes between the
+    forward and the backward pass. Under `torch.compile` the messages of all edges are built at once.
     """
     check_reduce(reduce, (*REDUCTIONS, "max"))
     if combine not in COMBINE:
@@ -64,36 +67,31 @@ def tiled_aggregate(
         raise TypeError(
             f"network: expected an nn.Module, whose parameters get a gradient, got {type(network).__name__}"
         )
-    if edge_weight is not None:
-        if reduce == "max":
-            raise ValueError("edge_weight: max takes no edge weights")
-        if edge_weight.shape != (neighbors.num_edges,):
-            raise ValueError(f"edge_weight: expected shape [{neighbors.num_edges}], got {list(edge_weight.shape)}")
-    table, edge_type = edge if isinstance(edge, tuple) else (edge, None)
-    if edge_type is None and table is not None and table.size(-2) != neighbors.num_edges:
-        raise ValueError(f"edge: expected {neighbors.num_edges} rows, one per edge, got {table.size(-2)}")
-    for name, tensor, rows in (
-        ("query", query, neighbors.num_targets),
-        ("key", key, neighbors.num_sources),
-    ):
-        if tensor.dim() < 2 or tensor.size(-2) != rows:
-            raise ValueError(f"{name}: expected {rows} rows, one per node of {neighbors}, got {list(tensor.shape)}")
+    check_nodes(query, key, neighbors)
+    if combine == "add":
+        check_width(query, key)
+    elif query.shape[:-2] != key.shape[:-2]:
+        raise ValueError(f"key: expected the batch of query, {list(query.shape)}, got {list(key.shape)}")
+    if edge_weight is not None and reduce == "max":
+        raise ValueError("edge_weight: max takes no edge weights")
+    table, edge_type = check_edge(edge, edge_weight, neighbors, query.size(-1) if combine == "add" else None)
     if tile is None:
         tile = max(_MIN_TILE, _TILE_ELEMENTS // max(1, query.shape[:-2].numel() * query.size(-1)))
-    if tile < 1:
+    if not isinstance(tile, int) or tile < 1:  # type: ignore[redundant-expr]
         raise ValueError(f"tile: expected at least 1 edge, got {tile}")
-    if tile < neighbors.num_edges and network.training:
+    if tile < neighbors.num_edges:
         for name, module in network.named_modules():
-            if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training:
+            if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
                 raise ValueError(
                     f"network: {name or type(module).__name__} is a batch norm in training mode, whose "
                     f"statistics would depend on the tile; take a layer norm, or tile >= {neighbors.num_edges}"
                 )
     plan = _Plan(network, neighbors, edge_type, reduce, combine, tile)
     parameters = [p for p in network.parameters() if p.requires_grad]
-    if torch.compiler.is_compiling():
+    # One tile is the definition itself: nothing is gained by computing it twice.
+    if torch.compiler.is_compiling() or tile >= neighbors.num_edges:
         return _untiled(plan, _Inputs(query, key, table, edge_weight))
-    out: Tensor = _Tiled.apply(plan, query, key, table, edge_weight, *parameters)
+    out: Tensor = _Tiled.apply(plan, query, key, table, edge_weight, *parameters)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -102,6 +100,15 @@ class _Inputs(NamedTuple):
     key: Tensor
     table: Tensor | None
     edge_weight: Tensor | None
+
+
+class _Index(NamedTuple):
+    """Where the rows of a tile lie in each of the inputs."""
+
+    query: Tensor
+    key: Tensor
+    table: Tensor
+    edge_weight: Tensor
 
 
 class _Tile(NamedTuple):
@@ -140,10 +147,9 @@ class _Plan:
             source = grouping.node[start : start + size]
             yield _Tile(start, target.index_select(0, edge), source, edge)
 
-    def index(self, tile: _Tile) -> _Inputs:
-        """Where the tile's rows lie in each of the inputs."""
+    def index(self, tile: _Tile) -> _Index:
         row = tile.edge if self.edge_type is None else self.edge_type.index_select(0, tile.edge)
-        return _Inputs(tile.target, tile.source, row, tile.edge)
+        return _Index(tile.target, tile.source, row, tile.edge)
 
     def message(self, tile: _Tile, rows: _Inputs) -> Tensor:
         """w_uv * b_v * g(...) for the tile's edges, `[*batch, tile, d_out]`; a_u is applied once per node."""
@@ -167,7 +173,7 @@ class _Plan:
         return rows * self.target_weight.to(rows.dtype).unsqueeze(-1)
 
 
-def _take(inputs: _Inputs, index: _Inputs) -> _Inputs:
+def _take(inputs: _Inputs, index: _Index) -> _Inputs:
     query, key, table, edge_weight = inputs
     return _Inputs(
         query.index_select(-2, index.query),
@@ -224,59 +230,100 @@ class _Tiled(torch.autograd.Function):
         with ctx.context.autocast():
             out, winner = (_forward_max if plan.reduce == "max" else _forward_sum)(plan, inputs)
         # The parameters are saved so that torch notices one that was changed in place before the backward pass.
-        ctx.save_for_backward(*inputs, winner, *parameters)
+        ctx.save_for_backward(*inputs, winner, *plan.network.parameters())
+        ctx.state = _state(plan.network)
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        with torch.no_grad():
+            grads = _Tiled._grads(ctx, grad)
+        if not torch.is_grad_enabled():
+            return grads
+        # Without create_graph the result would count as a constant, and a second derivative would silently be 0.
+        anchors = [t for t in ctx.saved_tensors if t is not None and t.requires_grad]
+        return _Once.apply(anchors[0], *grads)  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def _grads(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         plan: _Plan = ctx.plan
-        inputs, winner = _Inputs(*ctx.saved_tensors[:4]), ctx.saved_tensors[4]
+        *saved, winner = ctx.saved_tensors[:5]
+        inputs = _Inputs(*saved)
+        state = _state(plan.network)
+        if len(state) != len(ctx.state) or any(a is not b for a, b in zip(state, ctx.state, strict=True)):
+            raise RuntimeError(
+                "network: its modules, parameters or training mode changed between forward and backward, "
+                "which computes the messages again"
+            )
         parameters = [p for p in plan.network.parameters() if p.requires_grad]
-        needs = ctx.needs_input_grad[1:5]
-        grads = [
-            torch.zeros_like(tensor, dtype=accumulation_dtype(tensor.dtype)) if need else None
-            for tensor, need in zip(inputs, needs, strict=True)
+        totals = [
+            None if tensor is None or not needed else torch.zeros_like(tensor, dtype=accumulation_dtype(tensor.dtype))
+            for tensor, needed in zip(inputs, ctx.needs_input_grad[1:5], strict=True)
         ]
-        parameter_grads: list[Tensor | None] = [None] * len(parameters)
-        if plan.reduce != "max":
+        parameter_totals: list[Tensor | None] = [None] * len(parameters)
+        if winner is None:
             grad = plan.scale_targets(grad)
         with ctx.context.replay():
             for tile in plan.tiles(plan.tile):
                 index = plan.index(tile)
-                with torch.no_grad():
-                    rows = _Inputs(
-                        *(
-                            row.requires_grad_(need) if row is not None else None
-                            for row, need in zip(_take(inputs, index), needs, strict=True)
-                        )
-                    )
-                    grad_message = grad.index_select(-2, tile.target)
-                    if winner is not None:
-                        place = torch.arange(tile.start, tile.start + tile.edge.numel(), device=grad.device)
-                        won = winner.index_select(-2, tile.target) == place.unsqueeze(-1)
-                        grad_message = torch.where(won, grad_message, 0)
+                rows = _take(inputs, index)
+                wanted = [
+                    row.requires_grad_()
+                    for row, total in zip(rows, totals, strict=True)
+                    if row is not None and total is not None
+                ]
                 with torch.enable_grad(), ctx.context.autocast():
                     message = plan.message(tile, rows)
-                wanted = [row for row, need in zip(rows, needs, strict=True) if need]
-                found = iter(
-                    torch.autograd.grad(
-                        message,
-                        [*wanted, *parameters],
-                        grad_message.to(message.dtype),
-                        allow_unused=True,
-                    )
-                )
-                for total, where, dim in zip(grads, index, (-2, -2, -2, 0), strict=True):
-                    part = next(found) if total is not None else None
-                    if total is not None and part is not None:
+                grad_message = _grad_of_message(grad, winner, tile).to(message.dtype)
+                found = torch.autograd.grad(message, [*wanted, *parameters], grad_message, allow_unused=True)
+                parts = iter(found)
+                for total, where, dim in zip(totals, index, (-2, -2, -2, 0), strict=True):
+                    if total is not None and (part := next(parts)) is not None:
                         total.index_add_(dim, where, part.to(total.dtype))
-                for i, part in enumerate(found):
-                    if part is not None:
-                        so_far = parameter_grads[i]
-                        parameter_grads[i] = part if so_far is None else so_far.add_(part)
-        cast = [None if total is None else total.to(tensor.dtype) for total, tensor in zip(grads, inputs, strict=True)]
-        return None, *cast, *parameter_grads
+                parameter_totals = [_plus(*pair) for pair in zip(parameter_totals, parts, strict=True)]
+        cast = [
+            None if total is None or tensor is None else total.to(tensor.dtype)
+            for total, tensor in zip(totals, inputs, strict=True)
+        ]
+        return None, *cast, *parameter_totals
+
+
+class _Once(torch.autograd.Function):
+    """Passes the gradients on and refuses to be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        return grads
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> None:
+        raise RuntimeError(
+            "tiled_aggregate: the second derivative is not implemented; SIRConv(..., fused=False) takes the plain PyG "
+            "route, which torch differentiates any number of times"
+        )
+
+
+def _state(network: nn.Module) -> list[object]:
+    """Everything of a network that must be the same object in the backward pass."""
+    tensors = [*network.parameters(), *network.buffers()]
+    requires_grad = [tensor.requires_grad for tensor in tensors]
+    return [*tensors, *requires_grad, *(x for m in network.modules() for x in (m, m.training))]
+
+
+def _grad_of_message(grad: Tensor, winner: Tensor | None, tile: _Tile) -> Tensor:
+    """The gradient that reaches each message of the tile: with max, only the one that won."""
+    grad_message = grad.index_select(-2, tile.target)
+    if winner is None:
+        return grad_message
+    place = torch.arange(tile.start, tile.start + tile.edge.numel(), device=grad.device)
+    won = winner.index_select(-2, tile.target) == place.unsqueeze(-1)
+    return torch.where(won, grad_message, 0)
+
+
+def _plus(total: Tensor | None, part: Tensor | None) -> Tensor | None:
+    if total is None or part is None:
+        return part if total is None else total
+    return total + part
 
 
 def _forward_sum(plan: _Plan, inputs: _Inputs) -> tuple[Tensor, None]:
@@ -325,7 +372,7 @@ class _Context:
         self.dtype = torch.get_autocast_dtype(device.type)
 
     def autocast(self) -> torch.autocast:
-        # Without the cache: a weight cast under no_grad in the forward pass must not be met again where it needs a grad.
+        # Without the cache: a weight cast under no_grad in the forward pass must not come back where a grad is needed.
         return torch.autocast(self.device.type, self.dtype, self.enabled, cache_enabled=False)
 
     def replay(self) -> ExitStack:
