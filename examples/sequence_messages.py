@@ -2,8 +2,8 @@
 
     python examples/sequence_messages.py
 
-Every node carries a short time series. The target of a node is the mean, over its neighbours, of the largest product of the
-two series at one moment: a message must read both series side by side. `SIRConv(message_network=g)` takes any
+Every node carries a short time series. The target of a node is the mean, over its neighbours, of the largest product of
+the two series at one moment: a message must read both series side by side. `SIRConv(message_network=g)` takes any
 g([h_u || h_v]); the factorised layer, which first mixes the moments of each series by a matrix, is beside them.
 """
 

@@ -27,7 +27,6 @@ from sirgcn.nn.converters import (
     ConvThen,
     Scale,
     WithSelfLoops,
-    from_dgl_state_dict,
     from_edge_conv,
     from_gatv2_scores,
     from_gcn,
@@ -35,6 +34,7 @@ from sirgcn.nn.converters import (
     from_gine,
     from_sage,
 )
+from sirgcn.nn.dgl import from_dgl_state_dict
 
 SOURCE, TARGET, OUT, EDGE = 3, 5, 4, 2
 
@@ -136,7 +136,8 @@ def assert_equal(
         weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).reshape(out.shape).sin()
         grads = torch.autograd.grad(out, inputs, weight, allow_unused=True, materialize_grads=True)
         results.append([out, *grads])
-    torch.testing.assert_close(results[1], results[0])
+    # Tighter than the default for float64, which lets a constant pass that was rounded to float32.
+    torch.testing.assert_close(results[1], results[0], rtol=1e-11, atol=1e-11)
 
 
 def some_graph(seed: int = 0, bipartite: bool = False) -> Drawn:

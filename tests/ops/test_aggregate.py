@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import laws
-from tests.laws import Graph, Inputs
 from torch import Tensor
 
 from sirgcn.ops import Neighbors, backends, sir_aggregate
+from tests import laws
+from tests.laws import Graph, Inputs
 
 every_backend = pytest.mark.parametrize("backend", laws.BACKENDS)
 every_form = pytest.mark.parametrize("form", laws.EDGE_FORMS)

@@ -7,11 +7,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests import laws
-from tests.laws import Graph
 from torch import Tensor
 
 from sirgcn.ops import REDUCTIONS, Grouping, Neighbors, rank_one_weights
+from tests import laws
+from tests.laws import Graph
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse CS[RC] tensor support is in beta")
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import laws
-from tests.laws import RICH, Graph, Inputs
 from torch import Tensor, nn
 
 from sirgcn.ops import Neighbors, sir_aggregate, tiled_aggregate
 from sirgcn.ops.tiled import _Inputs, _Plan, _untiled
+from tests import laws
+from tests.laws import RICH, Graph, Inputs
 
 REDUCTIONS = (*laws.REDUCTIONS, "max")
 every_reduction = pytest.mark.parametrize("reduce", REDUCTIONS)

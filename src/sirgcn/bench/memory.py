@@ -68,8 +68,10 @@ def measure_memory(nodes: int, edges: int, channels: int, repeats: int = 3) -> l
                 channels,
                 torch.get_num_threads(),
                 repeats,
-                *(int(median(memory for memory, _ in runs[tiled])) for tiled in (True, False)),
-                *([seconds for _, seconds in runs[tiled]] for tiled in (True, False)),
+                tiled_bytes=int(median(memory for memory, _ in runs[True])),
+                materialised_bytes=int(median(memory for memory, _ in runs[False])),
+                tiled_seconds=[seconds for _, seconds in runs[True]],
+                materialised_seconds=[seconds for _, seconds in runs[False]],
             )
         )
     return found

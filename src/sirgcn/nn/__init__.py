@@ -3,6 +3,18 @@
 from sirgcn.nn.adjacency import Graph
 from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode
 from sirgcn.nn.conv import AGGREGATORS, Sigma, SIRConv
+from sirgcn.nn.converters import (
+    ConvThen,
+    Scale,
+    WithSelfLoops,
+    from_edge_conv,
+    from_gatv2_scores,
+    from_gcn,
+    from_gin,
+    from_gine,
+    from_sage,
+)
+from sirgcn.nn.dgl import from_dgl_state_dict
 from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
 from sirgcn.nn.models import SIRGCN, SIRNet
 from sirgcn.nn.presets import PRESETS, dictionary_lookup_preset, hetero_edge_count_preset, preset
@@ -14,14 +26,17 @@ __all__ = [
     "PRESETS",
     "SIRGCN",
     "CategoricalEncoder",
+    "ConvThen",
     "Graph",
     "PositionalEncoder",
     "RandomFeatures",
     "SIRConv",
     "SIRNet",
     "SIRReadout",
+    "Scale",
     "Sigma",
     "VirtualNode",
+    "WithSelfLoops",
     "dictionary_lookup_preset",
     "from_dgl_state_dict",
     "from_edge_conv",

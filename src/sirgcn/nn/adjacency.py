@@ -58,25 +58,23 @@ def with_stored_values(
 
     A layer with `edge_dim` reads the values as edge features, another one as edge weights.
     """
-    values = stored_values(graph)
-    if values is None:
-        return edge_attr, edge_weight
     if edge_dim is not None:
-        return (values if edge_attr is None else edge_attr), edge_weight
-    return edge_attr, (values if edge_weight is None else edge_weight)
+        return (_stored_values(graph) if edge_attr is None else edge_attr), edge_weight
+    if edge_weight is None:
+        values = _stored_values(graph)
+        # torch and PyG store ones where no weights were given.
+        if values is not None and not bool((values == 1).all()):
+            edge_weight = values
+    return edge_attr, edge_weight
 
 
-def stored_values(graph: Graph) -> Tensor | None:
-    """The values of a sparse adjacency in its order, or None where it stores none or only ones."""
+def _stored_values(graph: Graph) -> Tensor | None:
+    """The values of a sparse adjacency in its order, or None where it stores none."""
     if isinstance(graph, SparseTensor):
-        values = graph.storage.value()
-    elif isinstance(graph, Tensor) and is_torch_sparse_tensor(graph):
-        values = graph._values() if graph.layout == torch.sparse_coo else graph.values()
-    else:
-        return None
-    if values is None or (values.dim() == 1 and bool((values == 1).all())):
-        return None
-    return values
+        return graph.storage.value()
+    if isinstance(graph, Tensor) and is_torch_sparse_tensor(graph):
+        return graph._values() if graph.layout == torch.sparse_coo else graph.values()
+    return None
 
 
 def _plain_tensor(edge_index: Tensor) -> Tensor:

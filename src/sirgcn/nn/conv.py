@@ -214,6 +214,9 @@ class SIRConv(MessagePassing):
     ) -> Tensor:
         """PyG's own route, which builds the message of every edge: for explainers, hooks and exporters."""
         num_sources, num_targets = key.size(-2), query.size(-2)
+        if self.cached and not torch.compiler.is_exporting():
+            graph = self._neighbors(graph, key, query).edge_index
+            graph = graph if self.flow == "source_to_target" else graph.flip(0)
         edge_index = as_edge_index(graph, num_sources, num_targets)
         if isinstance(edge, tuple):
             edge = edge[0].index_select(0, edge[1])
