@@ -5,10 +5,11 @@ author = "The sirgcn authors"
 copyright = "2026, The sirgcn authors"
 release = version = version_of("sirgcn")
 
+# MathJax comes with the pages, so that formulas show without a network.
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
     "sphinx.ext.napoleon",
 ]
 default_role = "code"

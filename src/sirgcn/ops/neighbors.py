@@ -103,7 +103,7 @@ class Neighbors:
 
     @property
     def num_edges(self) -> int:
-        """|E|."""
+        """The number of edges."""
         return self.edge_index.size(1)
 
     @property
@@ -112,7 +112,7 @@ class Neighbors:
         return self.edge_index.device
 
     def in_degree(self) -> Int[Tensor, " targets"]:
-        """|N(u)| of every target u."""
+        """The number of neighbours of every target u."""
         return self.by_target.ptr.diff()
 
     def out_degree(self) -> Int[Tensor, " sources"]:
@@ -153,8 +153,8 @@ def rank_one_weights(
 ) -> tuple[Tensor | None, Tensor | None]:
     """The factors (a_u `[targets]`, b_v `[sources]`) with which a reduction weighs the message from v to u.
 
-    sum: 1; mean: 1 / |N(u)|; sym: 1 / sqrt(|N(u)| * out_degree(v)); sym_in: the same with v's in-degree, as GCN in PyG
-    and the paper's published figures have it. Degrees are clamped to at least 1; None stands for all ones.
+    sum: 1; mean: 1 / in_degree(u); sym: 1 / sqrt(in_degree(u) * out_degree(v)); sym_in: the same with v's in-degree, as
+    GCN in PyG and the paper's published figures have it. Degrees are clamped to at least 1; None stands for all ones.
     """
     if reduce == "sum":
         return None, None
