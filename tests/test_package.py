@@ -42,7 +42,7 @@ def test_main_names_are_at_the_top() -> None:
 
 def test_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'SirConv'; its names are .*SIRConv.*tiled_aggregate"):
-        sirgcn.SirConv  # type: ignore[attr-defined]  # noqa: B018
+        sirgcn.SirConv  # noqa: B018
     with pytest.raises(ImportError):
         exec("from sirgcn import SirConv")
 
@@ -60,7 +60,9 @@ def test_every_public_name_is_documented(room: str, name: str) -> None:
     if inspect.isclass(value):
         assert value.__doc__
         for method, function in inspect.getmembers(value, inspect.isfunction):
-            own = method in vars(value) and not method.startswith("_") and method != "extra_repr"
+            # PyG writes a layer's propagate into its class once the first one is built: not ours to document.
+            own = method in vars(value) and function.__module__ == value.__module__
+            own = own and not method.startswith("_") and method != "extra_repr"
             assert not own or function.__doc__, f"{name}.{method} has no docstring"
     elif inspect.isfunction(value):
         assert value.__doc__

@@ -46,7 +46,7 @@ def _float64() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
 
 
-def layer(edge: str = "none", **arguments: Any) -> SIRConv:
+def layer(edge: str = "none", **arguments: Any) -> Any:
     arguments = {"hidden_channels": HIDDEN, "edge_dim": None if edge == "none" else EDGE} | arguments
     return SIRConv(IN, OUT, **arguments)
 
@@ -59,14 +59,14 @@ def edge_features(form: str, num_edges: int) -> EdgeAttr:
     return torch.randn(4, EDGE, requires_grad=True), torch.randint(0, 3, (num_edges,))
 
 
-def by_hand(lin: nn.Module, x: Tensor) -> Tensor:
+def by_hand(lin: Any, x: Tensor) -> Tensor:
     """W x + b, written out."""
     out = torch.einsum("oi,...i->...o", lin.weight, x)
-    return out if lin.bias is None else out + lin.bias  # type: ignore[operator]
+    return out if lin.bias is None else out + lin.bias
 
 
 def by_formula(
-    conv: SIRConv,
+    conv: Any,
     source: Tensor,
     target: Tensor,
     graph: Graph,
@@ -93,7 +93,7 @@ def leaves(conv: nn.Module, *tensors: Any) -> list[Tensor]:
     return [*inputs, *conv.parameters()]
 
 
-def plain_twin(conv: SIRConv) -> SIRConv:
+def plain_twin(conv: SIRConv) -> Any:
     twin = copy.deepcopy(conv)
     twin.fused = False
     return twin
@@ -178,7 +178,7 @@ def test_fused_route_equals_plain_route_in_values_and_gradients(aggr: str, sigma
     for route in (conv, plain_twin(conv)):
         out = route(x, RICH.edge_index, edge_attr, weight)
         results.append(value_and_gradients(out, leaves(route, x, edge_attr, weight)))
-    assert_same(*results)
+    assert_same(results[0], results[1])
 
 
 @given(graphs(), st.sampled_from(AGGREGATORS), st.sampled_from(EDGE_FORMS), st.integers(0, 99))
@@ -196,7 +196,7 @@ def test_fused_route_equals_plain_route_on_any_graph(graph: Graph, aggr: str, ed
     for route in (conv, plain_twin(conv)):
         out = route(target if one_set else (source, target), graph.edge_index, edge_attr)
         results.append(value_and_gradients(out, leaves(route, source, target, edge_attr)))
-    assert_same(*results)
+    assert_same(results[0], results[1])
 
 
 def test_second_derivative_is_that_of_the_plain_route_and_refused_by_the_fused_one() -> None:
@@ -210,11 +210,36 @@ def test_second_derivative_is_that_of_the_plain_route_and_refused_by_the_fused_o
         first.sum().backward()
 
 
+@pytest.mark.parametrize("sigma", ["leaky_relu(0.2)", "prelu"])
+@pytest.mark.parametrize("aggr", ["sum", "sym", "max"])
+@pytest.mark.parametrize("transform", ["grad", "jvp", "vmap", "hessian"])
+def test_function_transforms_of_torch_give_the_plain_route_s_values(transform: str, aggr: str, sigma: str) -> None:
+    conv = layer(aggr=aggr, activation=NETWORKS[sigma]())
+    x = torch.randn(RICH.num_targets, IN)
+
+    def transformed(route: Any) -> Any:
+        def energy(x: Tensor) -> Tensor:
+            out: Tensor = route(x, RICH.edge_index).square().sum()
+            return out
+
+        if transform == "grad":
+            return torch.func.grad(energy)(x)
+        if transform == "jvp":
+            return torch.func.jvp(lambda x: route(x, RICH.edge_index), (x,), (x.cos(),))[1]
+        if transform == "vmap":
+            return torch.func.vmap(lambda x: route(x, RICH.edge_index))(torch.stack([x, -x]))
+        return torch.func.hessian(energy)(x)
+
+    expected = transformed(plain_twin(conv))
+    assert expected.any()
+    assert_same([transformed(conv)], [expected])
+
+
 @pytest.mark.parametrize("aggr", AGGREGATORS)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_gradients_are_those_of_finite_differences(activation: str, aggr: str) -> None:
     graph = Graph(((0, 1), (1, 0), (2, 1), (2, 2)), 4, 4)
-    conv = SIRConv(2, 2, 3, aggr=aggr, activation=activation, edge_dim=1, residual=True)
+    conv: Any = SIRConv(2, 2, 3, aggr=aggr, activation=activation, edge_dim=1, residual=True)
     x = torch.randn(4, 2, requires_grad=True)
     edge_attr = torch.randn(4, 1, requires_grad=True)
     weight = torch.rand(4, requires_grad=True)
@@ -224,12 +249,7 @@ def test_gradients_are_those_of_finite_differences(activation: str, aggr: str) -
         inputs = (x, graph.edge_index, edge_attr, None if aggr == "max" else weight)
         return torch.func.functional_call(conv, dict(zip(names, parameters, strict=True)), inputs)
 
-    # Max goes through the tiles, which read the module's own parameters: those are checked against the formula above.
-    inputs = (x, edge_attr) if aggr == "max" else (x, edge_attr, weight, *parameters)
-    if aggr == "max":
-        assert torch.autograd.gradcheck(lambda x, e: conv(x, graph.edge_index, e), inputs)
-    else:
-        assert torch.autograd.gradcheck(run, inputs)
+    assert torch.autograd.gradcheck(run, (x, edge_attr, weight, *parameters))
 
 
 # Isolated nodes, biases, variants
@@ -293,7 +313,7 @@ def test_published_sym_takes_in_degrees_at_both_ends(fused: bool) -> None:
 
 @pytest.mark.parametrize("aggr", AGGREGATORS)
 def test_published_variant_refuses_bipartite_input(aggr: str) -> None:
-    conv = SIRConv((IN, IN), OUT, aggr=aggr, variant="published")
+    conv: Any = SIRConv((IN, IN), OUT, aggr=aggr, variant="published")
     with pytest.raises(ValueError, match=r"^x: .*published.*bipartite"):
         conv((torch.randn(4, IN), torch.randn(2, IN)), torch.tensor([[3, 0], [0, 1]]))
     x = torch.randn(4, IN)
@@ -305,7 +325,7 @@ def test_published_variant_refuses_bipartite_input(aggr: str) -> None:
 @pytest.mark.parametrize("sigma", ["relu", "mlp"])
 def test_sym_in_refuses_two_sets_of_nodes(fused: bool, sigma: str) -> None:
     # More targets than sources: every index is in range, so that only a check can notice.
-    conv = SIRConv((IN, IN), OUT, HIDDEN, aggr="sym_in", activation=NETWORKS[sigma](), fused=fused)
+    conv: Any = SIRConv((IN, IN), OUT, HIDDEN, aggr="sym_in", activation=NETWORKS[sigma](), fused=fused)
     with pytest.raises(ValueError, match="sym_in"):
         conv((torch.randn(3, IN), torch.randn(6, IN)), torch.tensor([[2, 0, 1], [5, 1, 1]]))
 
@@ -316,13 +336,13 @@ def test_sym_in_refuses_two_sets_of_nodes(fused: bool, sigma: str) -> None:
 @pytest.mark.parametrize(("aggr", "bias"), [("max", True), ("max", False), ("sum", False), ("mean", False)])
 def test_edge_conv_is_sirconv_with_stacked_weights(aggr: str, bias: bool) -> None:
     conv = layer(aggr=aggr, bias=bias)
-    network = nn.Sequential(nn.Linear(2 * IN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, OUT, bias=bias))
+    network: Any = nn.Sequential(nn.Linear(2 * IN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, OUT, bias=bias))
     edge_conv = EdgeConv(network, aggr=aggr)
     with torch.no_grad():
         # EdgeConv's input is [h_u || h_v - h_u].
         first = torch.cat([conv.lin_query.weight + conv.lin_key.weight, conv.lin_key.weight], dim=1)
-        network[0].weight.copy_(first)  # type: ignore[operator]
-        network[0].bias.copy_(conv.lin_query.bias)  # type: ignore[operator]
+        network[0].weight.copy_(first)
+        network[0].bias.copy_(conv.lin_query.bias)
         network[2].load_state_dict(conv.lin_relation.state_dict())
     x = torch.randn(RICH.num_targets, IN)
     assert_same([conv(x, RICH.edge_index)], [edge_conv(x, RICH.edge_index)])
@@ -330,7 +350,7 @@ def test_edge_conv_is_sirconv_with_stacked_weights(aggr: str, bias: bool) -> Non
 
 @pytest.mark.parametrize("c", [1, 2, 5, 10])
 def test_closed_form_weights_count_heterophilous_edges_exactly(c: int) -> None:
-    conv = SIRConv(c, 1, c, inner_bias=False, bias=False)
+    conv: Any = SIRConv(c, 1, c, inner_bias=False, bias=False)
     with torch.no_grad():
         conv.lin_query.weight.copy_(torch.eye(c))
         conv.lin_key.weight.copy_(-torch.eye(c))
@@ -377,7 +397,7 @@ def test_message_network_reads_target_edge_and_source_in_this_order(aggr: str, e
     width = 2 * IN + (0 if edge == "none" else EDGE)
     network = nn.Sequential(nn.Linear(width, 6), nn.Tanh(), nn.Linear(6, OUT))
     edge_dim = None if edge == "none" else EDGE
-    conv = SIRConv(IN, OUT, aggr=aggr, edge_dim=edge_dim, message_network=network, residual=True, fused=fused)
+    conv: Any = SIRConv(IN, OUT, aggr=aggr, edge_dim=edge_dim, message_network=network, residual=True, fused=fused)
     assert conv.message_network is not network
     x = torch.randn(RICH.num_targets, IN, requires_grad=True)
     edge_attr = edge_features(edge, len(RICH.edges))
@@ -393,7 +413,7 @@ def test_message_network_reads_target_edge_and_source_in_this_order(aggr: str, e
 def test_nodes_may_be_sequences_under_a_recurrent_or_convolutional_network(network: nn.Module, aggr: str) -> None:
     sequences = torch.randn(RICH.num_targets, 5, 2, requires_grad=True)
     x = sequences.flatten(1)
-    conv = SIRConv(10, OUT, aggr=aggr, message_network=network.double())
+    conv: Any = SIRConv(10, OUT, aggr=aggr, message_network=network.double())
     out = conv(x, RICH.edge_index)
     expected = aggregate_by_loop(conv.message_network, RICH, Inputs(x, x), aggr, "cat")
     inputs = leaves(conv, sequences)
@@ -403,7 +423,7 @@ def test_nodes_may_be_sequences_under_a_recurrent_or_convolutional_network(netwo
 
 def test_message_network_takes_bipartite_ends_of_different_width() -> None:
     graph = Graph(((3, 0), (0, 1), (3, 1), (2, 0)), 4, 2)
-    conv = SIRConv((IN, 2), OUT, message_network=nn.Linear(2 + IN, OUT))
+    conv: Any = SIRConv((IN, 2), OUT, message_network=nn.Linear(2 + IN, OUT))
     source, target = torch.randn(4, IN), torch.randn(2, 2)
     expected = aggregate_by_loop(conv.message_network, graph, Inputs(target, source), "sum", "cat")
     assert_same([conv((source, target), graph.edge_index)], [expected])
@@ -411,7 +431,7 @@ def test_message_network_takes_bipartite_ends_of_different_width() -> None:
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_message_network_of_another_width_is_refused(fused: bool) -> None:
-    conv = SIRConv(IN, OUT, message_network=nn.Linear(2 * IN, OUT + 1), fused=fused)
+    conv: Any = SIRConv(IN, OUT, message_network=nn.Linear(2 * IN, OUT + 1), fused=fused)
     with pytest.raises(ValueError, match=rf"message_network.*{OUT}.*{OUT + 1}"):
         conv(torch.randn(RICH.num_targets, IN), RICH.edge_index)
 
@@ -427,7 +447,7 @@ def test_signals_on_one_graph_are_convolved_each_by_itself(aggr: str, edge: str,
     if network:
         edge_dim = None if edge == "none" else EDGE
         g = nn.Sequential(nn.Linear(2 * IN + (edge_dim or 0), OUT), nn.Tanh())
-        conv = SIRConv(IN, OUT, aggr=aggr, edge_dim=edge_dim, message_network=g, residual=True, fused=fused)
+        conv: Any = SIRConv(IN, OUT, aggr=aggr, edge_dim=edge_dim, message_network=g, residual=True, fused=fused)
     else:
         conv = layer(edge, aggr=aggr, residual=True, fused=fused)
     x = torch.randn(3, RICH.num_targets, IN, requires_grad=True)
@@ -594,8 +614,8 @@ BAD_CALLS: dict[str, tuple[dict[str, Any], Callable[[], tuple[Any, ...]], type[E
     ),
     "x of one dimension": ({}, lambda: (torch.randn(3), GRAPH), ValueError, r"^x: expected shape .*got \[3\]"),
     "no target features": ({}, lambda: ((torch.randn(4, 3), None), GRAPH), ValueError, r"^x: .*got \(x, None\)"),
-    "no source features": ({}, lambda: ((None, torch.randn(4, 3)), GRAPH), (ValueError), r"^x: .*None"),
-    "no features": ({}, lambda: (None, GRAPH), (ValueError, TypeError), r"^x: .*None"),
+    "no source features": ({}, lambda: ((None, torch.randn(4, 3)), GRAPH), ValueError, r"^x: .*None"),
+    "no features": ({}, lambda: (None, GRAPH), ValueError, r"^x: .*None"),
     "edge_attr without edge_dim": (
         {},
         lambda: (torch.randn(4, 3), GRAPH, torch.randn(5, 2)),
@@ -690,7 +710,7 @@ BAD_CALLS: dict[str, tuple[dict[str, Any], Callable[[], tuple[Any, ...]], type[E
 @pytest.mark.parametrize("case", BAD_CALLS)
 def test_bad_input_is_named_with_what_was_expected_and_what_came(case: str, route: str) -> None:
     arguments, call, error, message = BAD_CALLS[case]
-    conv = SIRConv(**{"in_channels": 3, "out_channels": 4} | arguments | ROUTES[route])
+    conv: Any = SIRConv(**{"in_channels": 3, "out_channels": 4} | arguments | ROUTES[route])
     with pytest.raises(error, match=message):
         conv(*call())
 
@@ -698,7 +718,7 @@ def test_bad_input_is_named_with_what_was_expected_and_what_came(case: str, rout
 @pytest.mark.parametrize("route", ["fused", "tiled", "plain"])
 @pytest.mark.parametrize("shape", [(4,), (6,), (1,), (5, 1)])
 def test_edge_weight_of_another_shape_is_refused(shape: tuple[int, ...], route: str) -> None:
-    conv = SIRConv(3, 4, **ROUTES[route])
+    conv: Any = SIRConv(3, 4, **ROUTES[route])
     with pytest.raises(ValueError, match=r"^edge_weight: expected shape \[5\].*got \["):
         conv(torch.randn(4, 3), GRAPH, edge_weight=torch.rand(shape))
 
@@ -730,7 +750,7 @@ def test_bad_argument_is_named_with_the_known_ones(arguments: dict[str, Any], me
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_nan_is_not_swallowed_by_max(fused: bool) -> None:
-    conv = SIRConv(3, 4, aggr="max", activation="gelu", fused=fused)
+    conv: Any = SIRConv(3, 4, aggr="max", activation="gelu", fused=fused)
     x = torch.randn(4, 3)
     x[1, 0] = torch.nan
     out = conv(x, torch.tensor([[0, 1, 2, 1, 3], [2, 2, 2, 3, 0]]))

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.explain import Explainer, GNNExplainer, PGExplainer
+from torch_geometric.explain import Explainer
+from torch_geometric.explain.algorithm import GNNExplainer, PGExplainer
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import GPSConv, HeteroConv, SAGEConv, Sequential, to_hetero
 from torch_geometric.testing import assert_module
@@ -84,7 +85,7 @@ def adjacencies(edge_index: Tensor, size: tuple[int, int]) -> dict[str, Any]:
 @pytest.mark.parametrize("sigma", SIGMAS)
 @pytest.mark.parametrize("aggr", AGGREGATORS)
 def test_every_form_of_a_graph_gives_the_same(aggr: str, sigma: str, fused: bool) -> None:
-    conv = SIRConv(8, 16, aggr=aggr, activation=SIGMAS[sigma](), residual=True, fused=fused)
+    conv: Any = SIRConv(8, 16, aggr=aggr, activation=SIGMAS[sigma](), residual=True, fused=fused)
     x = torch.randn(NODES, 8)
     expected = conv(x, EDGE_INDEX)
     assert expected.shape == (NODES, 16)
@@ -95,7 +96,7 @@ def test_every_form_of_a_graph_gives_the_same(aggr: str, sigma: str, fused: bool
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("aggr", ["sum", "mean", "sym", "max"])
 def test_every_form_of_a_bipartite_graph_gives_the_same(aggr: str, fused: bool) -> None:
-    conv = SIRConv((8, 5), 16, aggr=aggr, residual=True, fused=fused)
+    conv: Any = SIRConv((8, 5), 16, aggr=aggr, residual=True, fused=fused)
     x = (torch.randn(9, 8), torch.randn(NODES, 5))
     expected = conv(x, EDGE_INDEX)
     assert expected.shape == (NODES, 16)
@@ -107,9 +108,9 @@ def test_every_form_of_a_bipartite_graph_gives_the_same(aggr: str, fused: bool) 
 
 @pytest.mark.parametrize("aggr", AGGREGATORS)
 def test_pyg_own_assertion_holds(aggr: str) -> None:
-    conv = SIRConv(8, 16, aggr=aggr)
+    conv: Any = SIRConv(8, 16, aggr=aggr)
     assert_module(conv, torch.randn(NODES, 8), EDGE_INDEX, expected_size=(NODES, 16), atol=1e-6)
-    weighted = {} if aggr == "max" else {"edge_weight": torch.rand(EDGES)}
+    weighted: dict[str, Any] = {} if aggr == "max" else {"edge_weight": torch.rand(EDGES)}
     edges = SIRConv(8, 16, aggr=aggr, edge_dim=3)
     assert_module(
         edges,
@@ -134,7 +135,7 @@ def test_values_of_a_sparse_adjacency_are_edge_weights_or_edge_features(fused: b
     adj_t = to_torch_coo_tensor(EDGE_INDEX, value, size=(NODES, NODES)).t()
     adj_t = {"coo": adj_t.coalesce, "csr": adj_t.to_sparse_csr, "csc": adj_t.to_sparse_csc}[layout]()
     for aggr in ("sum", "mean", "sym"):
-        conv = SIRConv(8, 16, aggr=aggr, fused=fused)
+        conv: Any = SIRConv(8, 16, aggr=aggr, fused=fused)
         close(conv(x, adj_t), conv(x, EDGE_INDEX, edge_weight=value))
     for aggr in AGGREGATORS:
         conv = SIRConv(8, 16, aggr=aggr, edge_dim=1, fused=fused)
@@ -148,7 +149,7 @@ def test_values_of_a_sparse_adjacency_are_edge_weights_or_edge_features(fused: b
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("aggr", AGGREGATORS)
 def test_renumbering_nodes_renumbers_the_output(aggr: str, fused: bool) -> None:
-    conv = SIRConv(8, 16, aggr=aggr, edge_dim=2, residual=True, fused=fused)
+    conv: Any = SIRConv(8, 16, aggr=aggr, edge_dim=2, residual=True, fused=fused)
     x, edge_attr = torch.randn(NODES, 8), torch.randn(EDGES, 2)
     new_place = torch.randperm(NODES)
     moved = torch.empty_like(x)
@@ -161,7 +162,7 @@ def test_renumbering_nodes_renumbers_the_output(aggr: str, fused: bool) -> None:
 @pytest.mark.parametrize("fused", [True, False])
 def test_int32_indices_give_the_values_and_gradients_of_int64(fused: bool, aggr: str) -> None:
     # torch 2.13's gather misreads an expanded int32 index, and the gradient of PyG's scatter is such a gather.
-    conv = SIRConv(4, 5, aggr=aggr, edge_dim=2, activation="gelu", fused=fused)
+    conv: Any = SIRConv(4, 5, aggr=aggr, edge_dim=2, activation="gelu", fused=fused)
     results = []
     for edge_index in (EDGE_INDEX, EDGE_INDEX.int()):
         x = torch.randn(NODES, 4, generator=torch.Generator().manual_seed(1)).requires_grad_()
@@ -186,7 +187,7 @@ def test_lazy_width_is_read_off_the_first_input(aggr: str) -> None:
     assert torch.equal(eager(x, EDGE_INDEX, edge_attr), out)
     with pytest.raises(ValueError, match="x: expected 8 features"):
         lazy(torch.randn(NODES, 9), EDGE_INDEX, edge_attr)
-    bipartite = SIRConv((-1, -1), 16, aggr="sum" if aggr == "sym_in" else aggr, residual=True)
+    bipartite: Any = SIRConv((-1, -1), 16, aggr="sum" if aggr == "sym_in" else aggr, residual=True)
     assert bipartite((torch.randn(9, 8), torch.randn(NODES, 5)), EDGE_INDEX).shape == (NODES, 16)
     assert bipartite.lin_key.in_channels == 8
     assert bipartite.lin_query.in_channels == bipartite.lin_residual.in_channels == 5
@@ -203,7 +204,7 @@ def test_repr_is_that_of_pyg() -> None:
 @pytest.mark.parametrize("aggr", AGGREGATORS)
 @pytest.mark.parametrize("cached", [True, False])
 def test_copies_compute_the_same_and_share_nothing(aggr: str, cached: bool) -> None:
-    conv = SIRConv(-1, 16, aggr=aggr, residual=nn.Linear(8, 16), activation=nn.PReLU(), cached=cached)
+    conv: Any = SIRConv(-1, 16, aggr=aggr, residual=nn.Linear(8, 16), activation=nn.PReLU(), cached=cached)
     lazy_copy = copy.deepcopy(conv)
     x = torch.randn(NODES, 8)
     expected = conv(x, EDGE_INDEX)
@@ -215,7 +216,7 @@ def test_copies_compute_the_same_and_share_nothing(aggr: str, cached: bool) -> N
 
 
 def test_state_dict_goes_round_and_keeps_its_names(tmp_path: Path) -> None:
-    conv = SIRConv(8, 16, edge_dim=3, residual=True, activation=nn.PReLU())
+    conv: Any = SIRConv(8, 16, edge_dim=3, residual=True, activation=nn.PReLU())
     names = {f"lin_{part}.weight" for part in ("query", "key", "edge", "relation", "residual")}
     names |= {"lin_query.bias", "lin_relation.bias", "lin_residual.bias", "activation.weight"}
     assert set(conv.state_dict()) == names
@@ -245,7 +246,7 @@ def hetero() -> HeteroData:
 @pytest.mark.parametrize("aggr", ["sum", "mean", "sym", "max"])
 def test_hetero_conv_sums_over_relations(aggr: str) -> None:
     data = hetero()
-    convs = {
+    convs: dict[Any, Any] = {
         ("author", "writes", "paper"): SIRConv((6, 8), 16, aggr=aggr),
         ("paper", "rev_writes", "author"): SIRConv((-1, -1), 16, aggr=aggr),
         ("paper", "cites", "paper"): SIRConv(8, 16, aggr=aggr, edge_dim=2),
@@ -297,7 +298,8 @@ def test_to_hetero_makes_a_layer_per_relation(aggr: str) -> None:
 @pytest.mark.parametrize("jk", [None, "cat"])
 def test_to_hetero_takes_sirgcn(jk: str | None) -> None:
     data = hetero()
-    model = to_hetero(SIRGCN((-1, -1), 16, num_layers=2, out_channels=4, jk=jk), data.metadata())
+    lazy: Any = (-1, -1)
+    model: Any = to_hetero(SIRGCN(lazy, 16, num_layers=2, out_channels=4, jk=jk), data.metadata())
     out = model(data.x_dict, data.edge_index_dict)
     assert {kind: value.shape for kind, value in out.items()} == {"author": (5, 4), "paper": (NODES, 4)}
     if jk is None:
@@ -444,7 +446,7 @@ def test_pg_explainer_learns_masks(name: str) -> None:
 
 
 def test_hooks_on_message_propagate_and_aggregate_fire_and_act() -> None:
-    conv = SIRConv(8, 16)
+    conv: Any = SIRConv(8, 16)
     x = torch.randn(NODES, 8)
     expected = conv(x, EDGE_INDEX)
     seen: list[str] = []
@@ -479,7 +481,7 @@ def test_hooks_of_layers_inside_models_fire(model: nn.Module) -> None:
 
 
 def test_module_forward_hooks_see_input_and_output() -> None:
-    conv = SIRConv(8, 16)
+    conv: Any = SIRConv(8, 16)
     seen: list[Tensor] = []
     conv.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     conv.register_forward_hook(lambda module, inputs, out: seen.append(out))
@@ -502,13 +504,13 @@ def value_and_grads(model: nn.Module, run: Callable[..., Tensor], x: Tensor, *ar
     ("aggr", "sigma"), [("sum", "relu"), ("sym", "relu"), ("max", "relu"), ("mean", "prelu"), ("max", "prelu")]
 )
 def test_compiled_layer_has_no_graph_break_and_equals_eager(aggr: str, sigma: str) -> None:
-    conv = SIRConv(8, 16, aggr=aggr, activation=SIGMAS[sigma](), edge_dim=2, residual=True)
+    conv: Any = SIRConv(8, 16, aggr=aggr, activation=SIGMAS[sigma](), edge_dim=2, residual=True)
     x, edge_attr = torch.randn(NODES, 8), torch.randn(EDGES, 2)
     if sigma == "relu":
         explanation = torch._dynamo.explain(conv)(x, EDGE_INDEX, edge_attr)
         assert explanation.graph_break_count == 0
         torch._dynamo.reset()
-    compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
+    compiled: Any = torch.compile(conv, backend="aot_eager", fullgraph=True)
     expected = value_and_grads(conv, conv, x, EDGE_INDEX, edge_attr)
     for actual, value in zip(value_and_grads(conv, compiled, x, EDGE_INDEX, edge_attr), expected, strict=True):
         close(actual, value)
@@ -532,18 +534,18 @@ def test_compiled_models_have_no_graph_break_and_equal_eager(model: nn.Module, g
     x = torch.randn(NODES, 8)
     arguments = {"batch": torch.tensor([0, 0, 0, 0, 1, 1, 1]), "batch_size": 2} if graph_task else {}
     model.eval()
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    compiled: Any = torch.compile(model, backend="aot_eager", fullgraph=True)
     close(compiled(x, EDGE_INDEX, **arguments), model(x, EDGE_INDEX, **arguments))
 
 
 @pytest.mark.usefixtures("fresh_dynamo")
 @pytest.mark.parametrize("options", [{}, {"cached": True}], ids=["Neighbors", "cached"])
 def test_compiled_layer_takes_grouped_edges(options: dict[str, Any]) -> None:
-    conv = SIRConv(8, 16, aggr="sym", **options)
+    conv: Any = SIRConv(8, 16, aggr="sym", **options)
     x = torch.randn(NODES, 8)
     graph = EDGE_INDEX if options else Neighbors.from_edge_index(EDGE_INDEX, NODES)
     expected = conv(x, graph)
-    compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
+    compiled: Any = torch.compile(conv, backend="aot_eager", fullgraph=True)
     close(compiled(x, graph), expected)
     close(compiled(x, graph), expected)
 
@@ -552,9 +554,9 @@ def test_compiled_layer_takes_grouped_edges(options: dict[str, Any]) -> None:
 # Inductor's own: it imports modules of torch that are still scripted.
 @pytest.mark.filterwarnings("ignore:.torch.jit.script(_method)?. is deprecated:DeprecationWarning")
 def test_inductor_compiles_the_layer() -> None:
-    conv = SIRConv(8, 16, aggr="sym")
+    conv: Any = SIRConv(8, 16, aggr="sym")
     x = torch.randn(NODES, 8)
-    compiled = torch.compile(conv, fullgraph=True)
+    compiled: Any = torch.compile(conv, fullgraph=True)
     expected = value_and_grads(conv, conv, x, EDGE_INDEX)
     for actual, value in zip(value_and_grads(conv, compiled, x, EDGE_INDEX), expected, strict=True):
         close(actual, value)
@@ -570,7 +572,7 @@ NODE_DIM, EDGE_DIM = Dim("nodes", min=2), Dim("edges", min=2)
 @pytest.mark.parametrize("sigma", SIGMAS)
 @pytest.mark.parametrize("aggr", AGGREGATORS)
 def test_exported_layer_runs_on_graphs_of_any_size_without_a_custom_op(aggr: str, sigma: str) -> None:
-    conv = SIRConv(8, 16, aggr=aggr, activation=SIGMAS[sigma](), edge_dim=2, residual=True)
+    conv: Any = SIRConv(8, 16, aggr=aggr, activation=SIGMAS[sigma](), edge_dim=2, residual=True)
     program = torch.export.export(
         conv,
         (torch.randn(NODES, 8), EDGE_INDEX, torch.randn(EDGES, 2)),
@@ -618,7 +620,7 @@ def test_exported_graph_model_runs_on_batches_of_any_size(options: dict[str, Any
 @pytest.mark.parametrize("sigma", SIGMAS)
 @pytest.mark.parametrize("aggr", AGGREGATORS)
 def test_autocast_runs_forward_and_backward_near_full_precision(aggr: str, sigma: str, fused: bool) -> None:
-    conv = SIRConv(8, 16, aggr=aggr, activation=SIGMAS[sigma](), edge_dim=2, residual=True, fused=fused)
+    conv: Any = SIRConv(8, 16, aggr=aggr, activation=SIGMAS[sigma](), edge_dim=2, residual=True, fused=fused)
     x, edge_attr = torch.randn(NODES, 8, requires_grad=True), torch.randn(EDGES, 2, requires_grad=True)
     expected = conv(x, EDGE_INDEX, edge_attr)
     with torch.autocast("cpu", torch.bfloat16):
@@ -644,7 +646,7 @@ def test_autocast_takes_edge_weights_and_whole_models() -> None:
 
 @pytest.mark.parametrize("aggr", AGGREGATORS)
 def test_inference_mode_and_frozen_parameters_change_no_value(aggr: str) -> None:
-    conv = SIRConv(8, 16, aggr=aggr)
+    conv: Any = SIRConv(8, 16, aggr=aggr)
     x = torch.randn(NODES, 8)
     expected = conv(x, EDGE_INDEX)
     with torch.inference_mode():
@@ -657,6 +659,6 @@ def test_inference_mode_and_frozen_parameters_change_no_value(aggr: str) -> None
 
 def test_layer_takes_the_fields_of_a_data_object() -> None:
     data = Data(x=torch.randn(NODES, 8), edge_index=EDGE_INDEX, edge_attr=torch.randn(EDGES, 2))
-    conv = SIRConv(data.num_features, 16, edge_dim=data.num_edge_features)
+    conv: Any = SIRConv(data.num_features, 16, edge_dim=data.num_edge_features)
     assert conv(data.x, data.edge_index, data.edge_attr).shape == (NODES, 16)
     assert conv(data.x, edge_index=data.edge_index, edge_attr=data.edge_attr).shape == (NODES, 16)

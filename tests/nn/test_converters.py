@@ -549,7 +549,7 @@ def test_edge_conv_with_mean_and_bias_differs_at_isolated_nodes_only(graph: Draw
         MLP([2 * SOURCE, OUT], norm=None),
         torch.relu,
     ],
-    ids=lambda layers: str(layers).replace("\n", ""),
+    ids=lambda layers: type(layers).__name__,
 )
 def test_edge_conv_refuses_other_networks(layers: Any) -> None:
     with pytest.raises(ValueError, match=r"nn: expected Sequential\(Linear, activation, Linear\) or an MLP of two"):

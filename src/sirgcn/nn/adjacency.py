@@ -43,12 +43,26 @@ def as_neighbors(graph: Graph, num_sources: int, num_targets: int) -> Neighbors:
 
 
 def as_edge_index(graph: Graph, num_sources: int, num_targets: int) -> Tensor:
-    """The graph as a checked `[2, E]` tensor, in the order in which it was given; nothing is sorted."""
+    """The graph as a checked `[2, E]` tensor of int64, in the order in which it was given; nothing is sorted.
+
+    PyG's scatter works with int64 alone: torch 2.13's gather, its gradient, misreads an expanded int32 index.
+    """
     if isinstance(graph, Tensor) and not is_torch_sparse_tensor(graph):
         edge_index = _plain_tensor(graph)
         check_edge_index(edge_index, (num_sources, num_targets))
-        return edge_index
-    return as_neighbors(graph, num_sources, num_targets).edge_index
+        return edge_index.long()
+    return as_neighbors(graph, num_sources, num_targets).edge_index.long()
+
+
+def count_edges(graph: Graph) -> int | None:
+    """|E|, or None for what is no graph."""
+    if isinstance(graph, Neighbors):
+        return graph.num_edges
+    if isinstance(graph, SparseTensor):
+        return int(graph.nnz())
+    if isinstance(graph, Tensor):
+        return graph._nnz() if is_torch_sparse_tensor(graph) else graph.size(-1)
+    return None
 
 
 def with_stored_values(

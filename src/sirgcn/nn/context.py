@@ -63,18 +63,27 @@ class VirtualNode(nn.Module):
 
     Args:
         channels: width of h and z.
-        num_layers: linear layers of the MLP, each followed by batch norm and LeakyReLU(0.2).
+        num_layers: linear layers of the MLP, each followed by a norm and LeakyReLU(0.2).
+        norm: `"batch"`, which cannot train on a single graph, `"layer"` or None.
         dropout: after the MLP.
         residual: whether z_G is added to its update.
     """
 
-    def __init__(self, channels: int, num_layers: int = 2, dropout: float = 0.0, residual: bool = False) -> None:
+    def __init__(
+        self,
+        channels: int,
+        num_layers: int = 2,
+        norm: str | None = "batch",
+        dropout: float = 0.0,
+        residual: bool = False,
+    ) -> None:
         super().__init__()
+        self.norm = norm
         self.residual = residual
         self.embedding = nn.Embedding(1, channels)
         layers: list[nn.Module] = []
         for _ in range(num_layers):
-            layers += [nn.Linear(channels, channels), nn.BatchNorm1d(channels), nn.LeakyReLU(0.2)]
+            layers += [nn.Linear(channels, channels), make_norm(norm, channels), nn.LeakyReLU(0.2)]
         self.mlp = nn.Sequential(*layers, nn.Dropout(dropout))
 
     def reset_parameters(self) -> None:
@@ -92,8 +101,23 @@ class VirtualNode(nn.Module):
 
     def update(self, x: Tensor, state: Tensor, batch: Tensor) -> Tensor:
         """z_G after a layer with output x, `[B, channels]`."""
+        if self.training and self.norm == "batch" and state.size(0) == 1:
+            raise ValueError(
+                "virtual node: its batch norm cannot train on a batch of one graph; "
+                "batch at least two (drop_last), or take norm='layer'"
+            )
         new: Tensor = self.mlp(scatter(x, batch, dim_size=state.size(0)) + state)
         return new + state if self.residual else new
+
+
+NORMS: dict[str, type[nn.BatchNorm1d] | type[nn.LayerNorm]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+
+
+def make_norm(norm: str | None, channels: int) -> nn.Module:
+    """A norm by its name, the identity for None."""
+    if norm is not None and norm not in NORMS:
+        raise ValueError(f"norm: expected one of {', '.join(NORMS)}, None, got {norm!r}")
+    return nn.Identity() if norm is None else NORMS[norm](channels)
 
 
 class RandomFeatures(nn.Module):
@@ -133,7 +157,7 @@ class RandomFeatures(nn.Module):
             # A generator per call, on the CPU: the columns depend on seed and call, not on the device.
             state = np.random.SeedSequence([self.seed, self.calls]).generate_state(1)
             generator = torch.Generator().manual_seed(int(state[0]))
-            noise = torch.rand(shape, generator=generator).to(x)
+            noise = torch.rand(shape, generator=generator, dtype=x.dtype).to(x.device)
             self.calls += 1
         return torch.cat([x, noise], dim=-1)
 

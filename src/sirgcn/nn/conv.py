@@ -11,8 +11,9 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.typing import OptTensor
 from torch_geometric.utils import scatter
 
-from sirgcn.nn.adjacency import EdgeAttr, Graph, as_edge_index, as_neighbors, with_stored_values
+from sirgcn.nn.adjacency import EdgeAttr, Graph, as_edge_index, as_neighbors, count_edges, with_stored_values
 from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate, tiled_aggregate
+from sirgcn.ops.aggregate import check_edge, choose_backend, under_transform
 from sirgcn.ops.tiled import COMBINE
 
 AGGREGATORS = ("sum", "mean", "sym", "sym_in", "max")
@@ -97,6 +98,7 @@ class SIRConv(MessagePassing):
                 "message_network: replaces the factorised form, so that hidden_channels and dropout "
                 "have nothing to act on; put them into the network"
             )
+        choose_backend(backend)
         super().__init__(aggr="max" if aggr == "max" else "sum", flow=flow)
         self.aggr = aggr
         self.reduction = "sym_in" if (aggr, variant) == ("sym", "published") else aggr
@@ -128,6 +130,8 @@ class SIRConv(MessagePassing):
         self.lin_residual: nn.Module | None = None
         if isinstance(residual, nn.Module):
             self.lin_residual = copy.deepcopy(residual)
+        elif residual not in (None, False, True):
+            raise ValueError(f"residual: expected None, True or a module, got {residual!r}")
         elif residual:
             self.lin_residual = Linear(target, out_channels, bias=bias)
         self.reset_parameters()
@@ -148,14 +152,23 @@ class SIRConv(MessagePassing):
         size: tuple[int, int] | None = None,
     ) -> Tensor:
         """One convolution: the shapes are those of the class."""
+        if x is None:
+            raise ValueError("x: expected node features, got None")
         source, target = (x, x) if isinstance(x, Tensor) else x
         self._check_nodes(source, target, edge_index, size)
         edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, self.edge_dim)
         edge_attr = self._checked_edge_attr(edge_attr)
+        num_edges = count_edges(edge_index if self._cached_neighbors is None else self._cached_neighbors)
+        if num_edges is not None:
+            check_edge(edge_attr, edge_weight, num_edges, None, "edge_attr")
         if edge_weight is not None and self.aggr == "max":
             raise ValueError("edge_weight: the max aggregator takes no edge weights")
 
         out = self._aggregate_messages(source, target, edge_index, edge_attr, edge_weight)
+        if self.message_network is not None and out.size(-1) != self.out_channels:
+            raise ValueError(
+                f"message_network: expected messages of width {self.out_channels} (out_channels), got {out.size(-1)}"
+            )
         if self.lin_residual is not None:
             out = out + self.lin_residual(target)
         return out
@@ -221,6 +234,11 @@ class SIRConv(MessagePassing):
         if isinstance(edge, tuple):
             edge = edge[0].index_select(0, edge[1])
         target_weight, weight = None, edge_weight
+        if self.reduction == "sym_in" and num_sources != num_targets:
+            raise ValueError(
+                f"reduce: sym_in weighs by in-degrees at both ends and needs one set of nodes, "
+                f"got {num_sources} sources and {num_targets} targets"
+            )
         if self.reduction in ("mean", "sym", "sym_in"):
             source, target = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
             ones = torch.ones_like(target)
@@ -254,6 +272,7 @@ class SIRConv(MessagePassing):
             not self.fused
             or bool(self.explain)
             or torch.compiler.is_exporting()
+            or under_transform()
             or any(
                 (
                     self._propagate_forward_pre_hooks,
@@ -288,6 +307,8 @@ class SIRConv(MessagePassing):
         return F.dropout(x, self.dropout, self.training) if self.dropout else x
 
     def _check_nodes(self, source: Tensor, target: Tensor, graph: Graph, size: tuple[int, int] | None) -> None:
+        if source is None:
+            raise ValueError("x: expected features of the source nodes, got (None, x)")
         if target is None:
             raise ValueError(
                 "x: expected features of the target nodes too, which the query W_Q h_u reads, got (x, None)"

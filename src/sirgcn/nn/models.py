@@ -12,7 +12,7 @@ from torch_geometric.nn.models import JumpingKnowledge
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors, with_stored_values
-from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode
+from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode, make_norm
 from sirgcn.nn.conv import Sigma, SIRConv
 from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
 
@@ -141,9 +141,14 @@ class SIRNet(nn.Module):
     ) -> None:
         super().__init__()
         _check_name("block", block, tuple(_BLOCKS))
-        _check_name("norm", norm, (*_NORMS, None))
         _check_name("jk", jk, ("cat", "max", "lstm", None))
         _check_name("pool", pool, ("sum", "mean", None))
+        if (positional is None) != (pe_dim < 1):
+            raise ValueError(f"pe_dim: expected at least 1 with positional and 0 without, got {pe_dim}")
+        if not 0 <= random_features < hidden_channels:
+            raise ValueError(f"random_features: expected 0 <= columns < hidden_channels, got {random_features}")
+        if readout_layers < 0:
+            raise ValueError(f"readout_layers: expected at least 0, got {readout_layers}")
         if num_layers < 1:
             raise ValueError(f"num_layers: expected at least 1, got {num_layers}")
         if pool is None and head_channels:
@@ -190,10 +195,10 @@ class SIRNet(nn.Module):
             _FeedForward(hidden_channels, feed_forward, norm, self.act, dropout) if feed_forward else nn.Identity()
             for _ in range(num_layers)
         )
-        self.virtual_node = VirtualNode(hidden_channels) if virtual_node else None
+        self.virtual_node = VirtualNode(hidden_channels, norm=norm) if virtual_node else None
         self.jk = None if jk is None else JumpingKnowledge(jk, hidden_channels, num_layers)
         joined = hidden_channels * num_layers if jk == "cat" else hidden_channels
-        self.last_norm = _norm(norm, joined) if block == "pre_norm" else nn.Identity()
+        self.last_norm = make_norm(norm, joined) if block == "pre_norm" else nn.Identity()
 
         readout_widths = [joined, *[hidden_channels] * readout_layers]
         if not head_channels:
@@ -277,7 +282,7 @@ class _PostNorm(nn.Module):
     def __init__(self, conv: SIRConv, norm: str | None, act: nn.Module, dropout: float) -> None:
         super().__init__()
         self.conv = conv
-        self.norm = _norm(norm, conv.out_channels)
+        self.norm = make_norm(norm, conv.out_channels)
         self.act = act
         self.dropout = nn.Dropout(dropout)
 
@@ -295,7 +300,7 @@ class _PreNorm(nn.Module):
 
     def __init__(self, conv: SIRConv, norm: str | None, act: nn.Module, dropout: float) -> None:
         super().__init__()
-        self.norm = _norm(norm, conv.out_channels)
+        self.norm = make_norm(norm, conv.out_channels)
         self.conv = conv
         self.act = act
         self.lin = nn.Linear(conv.out_channels, conv.out_channels)
@@ -319,7 +324,7 @@ class _FeedForward(nn.Module):
     def __init__(self, channels: int, expansion: int, norm: str | None, act: nn.Module, dropout: float) -> None:
         super().__init__()
         self.network = nn.Sequential(
-            _norm(norm, channels),
+            make_norm(norm, channels),
             nn.Linear(channels, expansion * channels),
             act,
             nn.Dropout(dropout),
@@ -332,13 +337,6 @@ class _FeedForward(nn.Module):
         return out
 
 
-_NORMS: dict[str, type[nn.BatchNorm1d] | type[nn.LayerNorm]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
-
-
-def _norm(norm: str | None, channels: int) -> nn.Module:
-    return nn.Identity() if norm is None else _NORMS[norm](channels)
-
-
 def _mlp(widths: Sequence[int], act: nn.Module, norm: str | None, last_bias: bool) -> nn.Module:
     """Linear layers from width to width, with norm and act between them; the identity for a single width."""
     layers: list[nn.Module] = []
@@ -346,7 +344,7 @@ def _mlp(widths: Sequence[int], act: nn.Module, norm: str | None, last_bias: boo
         last = i == len(widths)
         layers.append(nn.Linear(before, after, bias=last_bias or not last))
         if not last:
-            layers += [*([] if norm is None else [_norm(norm, after)]), act]
+            layers += [*([] if norm is None else [make_norm(norm, after)]), act]
     return nn.Sequential(*layers)
 
 
@@ -390,9 +388,16 @@ def _grouped(graph: Graph, num_nodes: int, convs: Iterable[SIRConv] = ()) -> Gra
 
 def _batch(batch: Tensor | None, batch_size: int | None, x: Tensor) -> tuple[Tensor, int]:
     if batch is None:
+        if batch_size not in (None, 1):
+            raise ValueError(f"batch_size: expected 1 without batch, got {batch_size}")
         return torch.zeros(x.size(0), dtype=torch.int64, device=x.device), 1
     if batch.shape != (x.size(0),):
         raise ValueError(f"batch: expected shape {[x.size(0)]}, the graph of each node, got {list(batch.shape)}")
+    # Only where the look at the largest index costs no wait for a device.
+    if batch_size is not None and batch.numel() and batch.device.type == "cpu" and not torch.compiler.is_compiling():
+        graphs = int(batch.max()) + 1
+        if graphs > batch_size:
+            raise ValueError(f"batch_size: expected at least {graphs}, one per graph of batch, got {batch_size}")
     if batch_size is None:
         batch_size = int(batch.max()) + 1 if batch.numel() else 0
     return batch, batch_size

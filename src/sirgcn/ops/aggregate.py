@@ -65,11 +65,16 @@ def sir_aggregate(
     taken in float32). A target without neighbours gets 0. The gradient
     reaches query, key, edge (or its table) and edge_weight; a second derivative is refused.
     """
+    if under_transform():
+        raise RuntimeError(
+            "sir_aggregate: torch.func transforms and forward-mode derivatives are not supported; "
+            "SIRConv takes the plain PyG route under them"
+        )
     sigma = Activation.parse(activation)
-    name = _choose(backend)
+    name = choose_backend(backend)
     check_nodes(query, key, neighbors, max_dim=3)
     check_width(query, key)
-    table, edge_type = check_edge(edge, edge_weight, neighbors, query.size(-1))
+    table, edge_type = check_edge(edge, edge_weight, neighbors.num_edges, query.size(-1))
     dtype = torch.promote_types(query.dtype, key.dtype)
     if table is not None:
         dtype = torch.promote_types(dtype, table.dtype)
@@ -100,7 +105,8 @@ def sir_aggregate(
     return out.unflatten(1, (*batch, width)).movedim(0, -2) if batch else out
 
 
-def _choose(backend: str | None) -> str:
+def choose_backend(backend: str | None) -> str:
+    """The name of the backend to use; one that is asked for and not available is refused."""
     if backend is None:
         return next(name for name, entry in _BACKENDS.items() if entry.unavailable is None)
     if backend not in _BACKENDS:
@@ -109,6 +115,11 @@ def _choose(backend: str | None) -> str:
     if reason is not None:
         raise RuntimeError(f"backend: {backend} is not available here: {reason}")
     return backend
+
+
+def under_transform() -> bool:
+    """Whether torch.func or forward-mode AD is at work, through which an operator of ours would pass as a constant."""
+    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
 
 
 def check_nodes(query: Tensor, key: Tensor, neighbors: Neighbors, max_dim: float = math.inf) -> None:
@@ -133,20 +144,19 @@ def check_width(query: Tensor, key: Tensor) -> None:
 
 
 def check_edge(
-    edge: Any, edge_weight: Any, neighbors: Neighbors, width: int | None
+    edge: Any, edge_weight: Any, num_edges: int, width: int | None, name: str = "edge"
 ) -> tuple[Tensor | None, Tensor | None]:
     """The edge term as (rows, type), refused where it does not fit the graph or, unless None, the width."""
     table, edge_type = edge if isinstance(edge, tuple) and len(edge) == 2 else (edge, None)
-    num_edges = neighbors.num_edges
     if edge is not None and not isinstance(table, Tensor):
-        raise TypeError(f"edge: expected a tensor or a pair (table, type) of tensors, got {type(edge).__name__}")
+        raise TypeError(f"{name}: expected a tensor or a pair (table, type) of tensors, got {type(edge).__name__}")
     if table is not None:
         if not table.is_floating_point():
-            raise ValueError(f"edge: expected a floating-point dtype, got {table.dtype}")
+            raise ValueError(f"{name}: expected a floating-point dtype, got {table.dtype}")
         if table.dim() != 2 or (width is not None and table.size(1) != width):
-            raise ValueError(f"edge: expected shape [*, {'d' if width is None else width}], got {list(table.shape)}")
+            raise ValueError(f"{name}: expected shape [*, {'d' if width is None else width}], got {list(table.shape)}")
         if edge_type is None and table.size(0) != num_edges:
-            raise ValueError(f"edge: expected {num_edges} rows, one per edge, got {table.size(0)}")
+            raise ValueError(f"{name}: expected {num_edges} rows, one per edge, got {table.size(0)}")
     if edge_type is not None:
         _check_edge_type(edge_type, num_edges, table.size(0))
     if edge_weight is not None:

@@ -74,7 +74,7 @@ def tiled_aggregate(
         raise ValueError(f"key: expected the batch of query, {list(query.shape)}, got {list(key.shape)}")
     if edge_weight is not None and reduce == "max":
         raise ValueError("edge_weight: max takes no edge weights")
-    table, edge_type = check_edge(edge, edge_weight, neighbors, query.size(-1) if combine == "add" else None)
+    table, edge_type = check_edge(edge, edge_weight, neighbors.num_edges, query.size(-1) if combine == "add" else None)
     if tile is None:
         tile = max(_MIN_TILE, _TILE_ELEMENTS // max(1, query.shape[:-2].numel() * query.size(-1)))
     if not isinstance(tile, int) or tile < 1:  # type: ignore[redundant-expr]
