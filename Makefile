@@ -40,6 +40,8 @@ clean: ## remove caches and build output, keep .venv
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+NATIVE := $(wildcard src/sirgcn/ops/native/*.c src/sirgcn/ops/native/*.h)
+
+$(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE) | $(BIN)/python
 	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'
 	@touch $@

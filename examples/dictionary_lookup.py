@@ -67,13 +67,20 @@ def accuracy(model: nn.Module, graphs: list[Data]) -> float:
     return (prediction == batch.y).double().mean().item()
 
 
+def positive(text: str) -> int:
+    """A whole number above 0, for argparse."""
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, got {text!r}")
+    return int(text)
+
+
 def main() -> None:
     """Train both models on the same graphs and print their test accuracies."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--n", type=int, default=10, help="attributes of the dictionary (default: %(default)s)")
-    parser.add_argument("--graphs", type=int, default=2000, help="training graphs (default: %(default)s)")
-    parser.add_argument("--epochs", type=int, default=25, help="passes over them (default: %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=32, help="graphs per step (default: %(default)s)")
+    parser.add_argument("--n", type=positive, default=10, help="attributes of the dictionary (default: %(default)s)")
+    parser.add_argument("--graphs", type=positive, default=2000, help="training graphs (default: %(default)s)")
+    parser.add_argument("--epochs", type=positive, default=25, help="passes over them (default: %(default)s)")
+    parser.add_argument("--batch-size", type=positive, default=32, help="graphs per step (default: %(default)s)")
     parser.add_argument("--lr", type=float, default=1e-3, help="learning rate (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the data and the weights (default: %(default)s)")
     args = parser.parse_args()

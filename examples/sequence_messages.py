@@ -59,11 +59,18 @@ def make_graph(nodes: int) -> tuple[Tensor, Neighbors, Tensor]:
     return x, Neighbors.from_edge_index(edge_index, nodes), y
 
 
+def positive(text: str) -> int:
+    """A whole number above 0, for argparse."""
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, got {text!r}")
+    return int(text)
+
+
 def main() -> None:
     """Train the three layers on one graph and print their R^2 on another."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=500, help="nodes of each graph (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=300, help="training steps (default: %(default)s)")
+    parser.add_argument("--nodes", type=positive, default=500, help="nodes of each graph (default: %(default)s)")
+    parser.add_argument("--steps", type=positive, default=300, help="training steps (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of data and weights (default: %(default)s)")
     args = parser.parse_args()
     torch.manual_seed(args.seed)

@@ -697,6 +697,26 @@ BAD_CALLS: dict[str, tuple[dict[str, Any], Callable[[], tuple[Any, ...]], type[E
         ValueError,
         r"^edge_index: expected a graph of 5 source.*got Neighbors\(num_sources=4",
     ),
+    "size in the place of edge_attr, as SAGEConv has it": (
+        {},
+        lambda: (torch.randn(4, 3), GRAPH, (4, 4)),
+        TypeError,
+        r"^edge_attr: expected a tensor or a pair.*got \(4, 4\); give edge_weight and size by their names",
+    ),
+    "edge_weight in the place of edge_attr, as GCNConv has it": (
+        {},
+        lambda: (torch.randn(4, 3), GRAPH, torch.rand(5)),
+        ValueError,
+        r"^edge_attr: .*got shape \[5\]; .*edge_weight=",
+    ),
+    "edge_attr as a list": (
+        {"edge_dim": 1},
+        lambda: (torch.randn(4, 3), GRAPH, [1.0] * 5),
+        TypeError,
+        r"^edge_attr: expected a tensor",
+    ),
+    "x as an array": ({}, lambda: (torch.randn(4, 3).numpy(), GRAPH), ValueError, r"^x: expected .*got ndarray"),
+    "three sets of nodes": ({}, lambda: ((torch.randn(4, 3),) * 3, GRAPH), ValueError, r"^x: .*pair.*got 3 of them"),
     "size": (
         {},
         lambda: (torch.randn(4, 3), GRAPH, None, None, (4, 5)),
@@ -737,6 +757,11 @@ def test_edge_weight_is_refused_by_max(fused: bool) -> None:
         ({"variant": "draft"}, r"^variant: expected one of corrected, published, got 'draft'"),
         ({"dropout": 1.5}, r"^dropout: expected 0 <= p < 1, got 1.5"),
         ({"residual": "linear"}, r"^residual: .*'linear'"),
+        ({"residual": nn.AdaptiveAvgPool1d(1)}, r"^residual: .*width 4 .*got 1"),
+        ({"in_channels": -2}, r"^in_channels: expected .*got -2"),
+        ({"in_channels": (3,)}, r"^in_channels: expected .*got \(3,\)"),
+        ({"in_channels": None}, r"^in_channels: expected .*got None"),
+        ({"message_network": torch.relu}, r"^message_network: expected a module, got builtin"),
         ({"backend": "cuda"}, r"^backend: expected one of .*reference.*got 'cuda'"),
         ({"backend": "cuda", "aggr": "max"}, r"^backend: expected one of .*reference.*got 'cuda'"),
         ({"message_network": nn.Linear(6, 4), "hidden_channels": 8}, r"^message_network: .*hidden_channels"),
@@ -745,7 +770,20 @@ def test_edge_weight_is_refused_by_max(fused: bool) -> None:
 )
 def test_bad_argument_is_named_with_the_known_ones(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
-        SIRConv(3, 4, **arguments)(torch.randn(4, 3), GRAPH)
+        SIRConv(**{"in_channels": 3, "out_channels": 4} | arguments)(torch.randn(4, 3), GRAPH)
+
+
+@pytest.mark.parametrize("aggr", ["mean", "sym", "sym_in"])
+def test_degrees_beyond_half_precision_weigh_the_same_on_both_routes(aggr: str) -> None:
+    nodes = 70_001  # above 65,504, the largest number of float16
+    star = torch.stack([torch.arange(1, nodes), torch.zeros(nodes - 1, dtype=torch.int64)])
+    conv: Any = SIRConv(2, 2, aggr=aggr).half()
+    # Small enough that PyG's sum, which is taken in float16, rounds little.
+    x = torch.zeros(nodes, 2, dtype=torch.float16)
+    x[1:9] = 1000
+    fused = conv(x, star)
+    conv.fused = False
+    torch.testing.assert_close(conv(x, star), fused, rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.parametrize("fused", [True, False])

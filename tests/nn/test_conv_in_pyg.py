@@ -146,6 +146,24 @@ def test_values_of_a_sparse_adjacency_are_edge_weights_or_edge_features(fused: b
     close(net(x, adj_t), net(x, EDGE_INDEX, edge_weight=value))
 
 
+@pytest.mark.parametrize("weight", [1.0, 0.5])
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
+def test_values_of_a_sparse_adjacency_get_the_gradient_of_edge_weights(layout: str, weight: float) -> None:
+    x, conv = torch.randn(NODES, 8), SIRConv(8, 16)
+    value = torch.full((EDGES,), weight, requires_grad=True)
+    adj_t = to_torch_coo_tensor(EDGE_INDEX, value, size=(NODES, NODES)).t()
+    convert = {"coo": adj_t.coalesce, "csr": adj_t.to_sparse_csr, "csc": adj_t.to_sparse_csc}[layout]
+    (got,) = torch.autograd.grad(conv(x, convert()).square().sum(), value)
+    (expected,) = torch.autograd.grad(conv(x, EDGE_INDEX, edge_weight=value).square().sum(), value)
+    close(got, expected)
+
+
+def test_gradient_that_torch_would_lose_is_refused() -> None:
+    adj_t = torch.sparse_coo_tensor(EDGE_INDEX.flip(0), torch.rand(EDGES, requires_grad=True), (NODES, NODES))
+    with pytest.raises(ValueError, match=r"^edge_index: expected a coalesced .*coalesce\(\)"):
+        SIRConv(8, 16)(torch.randn(NODES, 8), adj_t)
+
+
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("aggr", AGGREGATORS)
 def test_renumbering_nodes_renumbers_the_output(aggr: str, fused: bool) -> None:

@@ -432,6 +432,26 @@ def test_edge_encoder_feeds_every_layer(
         SIRNet(8, 16, 3, 2)(x, EDGE_INDEX, torch.randn(EDGES, 3))
 
 
+@pytest.mark.parametrize(
+    ("options", "table"),
+    [
+        ({"edge_channels": 16, "edge_encoder": "linear"}, lambda: torch.randn(3, 16)),
+        ({"edge_channels": 4, "edge_encoder": "embedding"}, lambda: torch.tensor([2, 0, 3])),
+    ],
+    ids=["linear", "embedding"],
+)
+def test_table_of_edges_is_encoded_as_its_rows_are(options: dict[str, Any], table: Callable[[], Tensor]) -> None:
+    model: Any = SIRNet(8, 16, 3, 2, norm=None, **options)
+    x, rows, kind = torch.randn(NODES, 8), table(), torch.randint(0, 3, (EDGES,))
+    close(model(x, EDGE_INDEX, (rows, kind)), model(x, EDGE_INDEX, rows[kind]))
+
+
+def test_single_edge_feature_may_have_no_dimension_of_its_own() -> None:
+    model: Any = SIRNet(8, 16, 3, 2, norm=None, edge_channels=1, edge_encoder="linear")
+    x, feature = torch.randn(NODES, 8), torch.randn(EDGES)
+    close(model(x, EDGE_INDEX, feature), model(x, EDGE_INDEX, feature.unsqueeze(-1)))
+
+
 def test_edge_weights_reach_every_layer() -> None:
     model: Any = SIRNet(8, 16, 3, 2, norm=None, act=None)
     x, weight = torch.randn(NODES, 8), torch.rand(EDGES)
@@ -544,6 +564,8 @@ BAD_CONFIGURATIONS: dict[str, tuple[dict[str, Any], str]] = {
     "positional": ({"positional": "sine", "pe_dim": 2}, r"expected one of random_walk, laplacian, got 'sine'"),
     "pe_dim": ({"positional": "laplacian"}, r"^pe_dim: expected .*got 0"),
     "pe_dim alone": ({"pe_dim": 4}, r"^pe_dim: "),
+    "sigma_layers": ({"sigma_layers": -1}, r"^sigma_layers: expected at least 0, got -1"),
+    "feed_forward": ({"feed_forward": -1}, r"^feed_forward: expected at least 0, got -1"),
     "num_layers": ({"num_layers": 0}, r"^num_layers: expected at least 1, got 0"),
     "head without pool": ({"head_channels": (8,)}, r"^head_channels: .*pool"),
     "no readout": ({"readout_layers": 0}, r"^readout_layers: expected at least 1"),
@@ -581,3 +603,16 @@ def test_bad_input_of_a_model_is_named() -> None:
         model(x, EDGE_INDEX, batch=torch.tensor([0, 0, 0, 0, 1, 1, 2]), batch_size=2)
     with pytest.raises(ValueError, match=r"^batch_size: "):
         model(x, EDGE_INDEX, batch_size=3)
+    with pytest.raises(IndexError, match=r"^batch\[3\] = -1: "):
+        model(x, EDGE_INDEX, batch=torch.tensor([0, 0, 0, -1, 1, 1, 1]))
+    with pytest.raises(ValueError, match=r"^batch: expected dtype int32 or int64, got torch.float"):
+        model(x, EDGE_INDEX, batch=torch.zeros(NODES))
+    with pytest.raises(ValueError, match=r"^x: expected shape \[rows, features\], got \[2, 7, 8\]"):
+        model(torch.randn(2, NODES, 8), EDGE_INDEX)
+    linear: Any = SIRNet(8, 16, 3, 2, encoder="linear", edge_channels=4, edge_encoder="linear")
+    with pytest.raises(ValueError, match=r"^x: expected 8 features per row, got shape \[7, 9\]"):
+        linear(torch.randn(NODES, 9), EDGE_INDEX, torch.randn(EDGES, 4))
+    with pytest.raises(ValueError, match=r"^x: expected a floating-point dtype, got torch.int64"):
+        linear(torch.ones(NODES, 8, dtype=torch.int64), EDGE_INDEX, torch.randn(EDGES, 4))
+    with pytest.raises(ValueError, match=r"^edge_attr: expected 4 features per row, got shape"):
+        linear(x, EDGE_INDEX, torch.randn(EDGES, 3))

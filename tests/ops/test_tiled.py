@@ -300,6 +300,19 @@ def test_node_without_neighbors_gets_exactly_zero(reduce: str) -> None:
         assert zero == [4, 6]
 
 
+@pytest.mark.parametrize("combine", ["add", "cat"])
+def test_network_that_widens_a_narrow_input_gets_small_tiles(combine: str) -> None:
+    edges, hidden = 20_000, 512
+    rows: list[int] = []
+    network = nn.Sequential(nn.Linear(1 if combine == "add" else 2, hidden), nn.ReLU(), nn.Linear(hidden, 1))
+    network.register_forward_pre_hook(lambda _, args: rows.append(len(args[0])))
+    neighbors = Neighbors.from_edge_index(torch.randint(50, (2, edges)), 50)
+    with torch.no_grad():
+        tiled_aggregate(network, torch.randn(50, 1), torch.randn(50, 1), neighbors, combine=combine)
+    assert sum(rows) == edges
+    assert max(rows) * hidden <= 2**20
+
+
 @every_reduction
 @every_combine
 @pytest.mark.parametrize("tile", [1, 5, 10])

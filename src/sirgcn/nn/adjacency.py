@@ -76,8 +76,8 @@ def with_stored_values(
         return (_stored_values(graph) if edge_attr is None else edge_attr), edge_weight
     if edge_weight is None:
         values = _stored_values(graph)
-        # torch and PyG store ones where no weights were given.
-        if values is not None and not bool((values == 1).all()):
+        # torch and PyG store ones where no weights were given; ones that are to be learned are weights.
+        if values is not None and (values.requires_grad or not bool((values == 1).all())):
             edge_weight = values
     return edge_attr, edge_weight
 
@@ -87,7 +87,14 @@ def _stored_values(graph: Graph) -> Tensor | None:
     if isinstance(graph, SparseTensor):
         return graph.storage.value()
     if isinstance(graph, Tensor) and is_torch_sparse_tensor(graph):
-        return graph._values() if graph.layout == torch.sparse_coo else graph.values()
+        if graph.layout != torch.sparse_coo or graph.is_coalesced():
+            return graph.values()
+        if graph.requires_grad:
+            raise ValueError(
+                "edge_index: expected a coalesced COO adjacency where its values need a gradient, which torch does "
+                "not pass through others, got one that is not; call adj_t.coalesce()"
+            )
+        return graph._values()
     return None
 
 

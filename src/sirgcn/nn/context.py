@@ -128,7 +128,7 @@ class RandomFeatures(nn.Module):
     Args:
         channels: columns to append.
         seed: None draws from torch's global state; a number gives the module a stream of its own, which `restart`
-            begins again.
+            begins again and which `torch.compile` cannot trace.
 
     Shapes:
         - **input:** `(*, F)`

@@ -14,6 +14,7 @@ from torch_geometric.utils import scatter
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_edge_index, as_neighbors, count_edges, with_stored_values
 from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate, tiled_aggregate
 from sirgcn.ops.aggregate import check_edge, choose_backend, under_transform
+from sirgcn.ops.reference import accumulation_dtype
 from sirgcn.ops.tiled import COMBINE
 
 AGGREGATORS = ("sum", "mean", "sym", "sym_in", "max")
@@ -54,7 +55,8 @@ class SIRConv(MessagePassing):
             `sym` with in-degrees at both ends, no bipartite input.
         cached: keep the grouped edges of the first call and use them ever after; for a graph that never changes.
         message_network: g, a module that maps `[h_u || h_{u,v} || h_v]` (width 2 * in + edge_dim) to the message of
-            width `out_channels`, in place of the factorised form. The layer owns a copy.
+            width `out_channels`, in place of the factorised form, so that `activation` and `inner_bias` have no part in
+            it. The layer owns a copy.
         fused: False always takes PyG's plain `propagate`, as explainers, hooks and exporters do by themselves.
         backend: the backend of `sir_aggregate`; None takes the best one.
         flow: `"target_to_source"` reverses the edges of an `edge_index` tensor.
@@ -69,7 +71,7 @@ class SIRConv(MessagePassing):
 
     def __init__(
         self,
-        in_channels: int | tuple[int, int],
+        in_channels: int | tuple[int, int] | list[int],
         out_channels: int,
         hidden_channels: int | None = None,
         aggr: str = "sum",
@@ -98,11 +100,16 @@ class SIRConv(MessagePassing):
                 "message_network: replaces the factorised form, so that hidden_channels and dropout "
                 "have nothing to act on; put them into the network"
             )
-        choose_backend(backend)
+        if message_network is not None and not isinstance(message_network, nn.Module):
+            raise TypeError(f"message_network: expected a module, got {type(message_network).__name__}")
+        source, target = _checked_channels(in_channels)
+        if backend is not None:
+            choose_backend(backend)
         super().__init__(aggr="max" if aggr == "max" else "sum", flow=flow)
         self.aggr = aggr
+        # What is computed: PyG's name of the aggregator does not tell the published variant from the corrected one.
         self.reduction = "sym_in" if (aggr, variant) == ("sym", "published") else aggr
-        self.in_channels = in_channels
+        self.in_channels = in_channels if isinstance(in_channels, int) else (source, target)
         self.out_channels = out_channels
         self.hidden_channels = out_channels if hidden_channels is None else hidden_channels
         self.edge_dim = edge_dim
@@ -113,7 +120,6 @@ class SIRConv(MessagePassing):
         self.backend = backend
         self._cached_neighbors: Neighbors | None = None
 
-        source, target = _pair(in_channels)
         self.message_network = copy.deepcopy(message_network)
         self.lin_query: nn.Module = nn.Identity()
         self.lin_key: nn.Module = nn.Identity()
@@ -152,9 +158,7 @@ class SIRConv(MessagePassing):
         size: tuple[int, int] | None = None,
     ) -> Tensor:
         """One convolution: the shapes are those of the class."""
-        if x is None:
-            raise ValueError("x: expected node features, got None")
-        source, target = (x, x) if isinstance(x, Tensor) else x
+        source, target = _both_ends(x)
         self._check_nodes(source, target, edge_index, size)
         edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, self.edge_dim)
         edge_attr = self._checked_edge_attr(edge_attr)
@@ -170,7 +174,14 @@ class SIRConv(MessagePassing):
                 f"message_network: expected messages of width {self.out_channels} (out_channels), got {out.size(-1)}"
             )
         if self.lin_residual is not None:
-            out = out + self.lin_residual(target)
+            own = self.lin_residual(target)
+            # A width of 1 on either side would be broadcast.
+            if own.size(-1) != self.out_channels:
+                raise ValueError(
+                    f"residual: expected a module with output width {self.out_channels} (out_channels), "
+                    f"got {own.size(-1)}"
+                )
+            out = out + own
         return out
 
     def _aggregate_messages(
@@ -244,7 +255,9 @@ class SIRConv(MessagePassing):
             ones = torch.ones_like(target)
             in_degree = scatter(ones, target, dim_size=num_targets)
             source_degree = scatter(ones, source, dim_size=num_sources) if self.reduction == "sym" else in_degree
-            target_weight, source_weight = rank_one_weights(self.reduction, in_degree, source_degree, query.dtype)
+            # A degree above 65,504 is infinite in float16.
+            dtype = accumulation_dtype(query.dtype)
+            target_weight, source_weight = rank_one_weights(self.reduction, in_degree, source_degree, dtype)
             if source_weight is not None:
                 factor = source_weight.index_select(0, source)
                 weight = factor if weight is None else weight * factor
@@ -257,7 +270,7 @@ class SIRConv(MessagePassing):
             weight=weight,
             size=(num_sources, num_targets),
         )
-        return out if target_weight is None else out * target_weight.unsqueeze(-1)
+        return out if target_weight is None else (out * target_weight.unsqueeze(-1)).to(out.dtype)
 
     def message(  # type: ignore[override]
         self, query_i: Tensor, key_j: Tensor, edge: OptTensor, weight: OptTensor
@@ -343,8 +356,16 @@ class SIRConv(MessagePassing):
                 )
             return None
         table = edge_attr[0] if isinstance(edge_attr, tuple) else edge_attr
+        if not isinstance(table, Tensor):
+            raise TypeError(
+                f"edge_attr: expected a tensor or a pair (table, type) of tensors, got {edge_attr!r:.60}; "
+                f"give edge_weight and size by their names"
+            )
         if self.edge_dim is None:
-            raise ValueError(f"edge_attr: this layer has no edge_dim and expects none, got shape {list(table.shape)}")
+            raise ValueError(
+                f"edge_attr: this layer has no edge_dim and expects none, got shape {list(table.shape)}; "
+                f"scalar weights go by name, edge_weight="
+            )
         if table.dim() == 1 and self.edge_dim == 1:
             table = table.unsqueeze(-1)
         width = _in_width(self.lin_edge, self.edge_dim)
@@ -386,3 +407,21 @@ def _in_width(lin: nn.Module | None, declared: int) -> int:
 
 def _pair(channels: int | tuple[int, int]) -> tuple[int, int]:
     return channels if isinstance(channels, tuple) else (channels, channels)
+
+
+def _checked_channels(channels: object) -> tuple[int, int]:
+    ends = tuple(channels) if isinstance(channels, (tuple, list)) else (channels, channels)
+    if len(ends) != 2 or not all(isinstance(width, int) and width >= -1 for width in ends):
+        raise ValueError(f"in_channels: expected a width, -1 or a pair (source, target) of these, got {channels!r}")
+    source, target = ends
+    return source, target
+
+
+def _both_ends(x: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    if isinstance(x, Tensor):
+        return x, x
+    if not isinstance(x, (tuple, list)) or len(x) != 2:  # type: ignore[redundant-expr]
+        given = f"{len(x)} of them" if isinstance(x, (tuple, list)) else type(x).__name__
+        raise ValueError(f"x: expected a tensor of node features or a pair (source, target), got {given}")
+    source, target = x
+    return source, target

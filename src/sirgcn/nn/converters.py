@@ -28,18 +28,6 @@ from sirgcn.nn.adjacency import EdgeAttr, Graph, as_edge_index, with_stored_valu
 from sirgcn.nn.conv import SIRConv
 from sirgcn.ops import Activation
 
-__all__ = [
-    "ConvThen",
-    "Scale",
-    "WithSelfLoops",
-    "from_edge_conv",
-    "from_gatv2_scores",
-    "from_gcn",
-    "from_gin",
-    "from_gine",
-    "from_sage",
-]
-
 _Module = TypeVar("_Module", bound=nn.Module)
 
 # Dropout and RReLU draw, norms over the edges depend on all of them: none is a function of one message.

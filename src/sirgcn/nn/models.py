@@ -22,7 +22,8 @@ class SIRGCN(BasicGNN):
 
     Arguments are those of `BasicGNN` (`in_channels`, `hidden_channels`, `num_layers`, `out_channels`, `dropout`, `act`,
     `norm`, `jk`, ...); further ones (`aggr`, `activation`, `edge_dim`, `residual`, ...) go to every `SIRConv`. The
-    edges are grouped once and serve all layers, unless per-hop counts trim them from layer to layer.
+    edges are grouped once and serve all layers, unless per-hop counts trim them from layer to layer. `dropout` is that
+    of `BasicGNN`, after a layer; the one inside `SIRConv` is not reached from here.
     """
 
     # As in PyG's own models, which override these for good.
@@ -97,7 +98,8 @@ class SIRNet(nn.Module):
         feed_forward: expansion factor of a feed-forward network h + W_2 act(W_1 norm(h)) after every block; 0 for none.
         jk: jumping knowledge over the blocks' outputs, `"cat"`, `"max"`, `"lstm"` or None.
         virtual_node: whether a `VirtualNode` carries the graph's context.
-        random_features: random columns appended after the encoder.
+        virtual_residual: whether its state is added to its update.
+        random_features: random columns appended after the encoder, from the stream of `random_seed` if one is given.
         positional: `"random_walk"`, `"laplacian"` or None, with `pe_dim` columns given as `pe` to `forward`.
         readout_layers: linear layers of MLP_R; 0 for none.
         pool: `"sum"`, `"mean"` for graph tasks, None for node tasks.
@@ -131,7 +133,9 @@ class SIRNet(nn.Module):
         feed_forward: int = 0,
         jk: str | None = None,
         virtual_node: bool = False,
+        virtual_residual: bool = False,
         random_features: int = 0,
+        random_seed: int | None = None,
         positional: str | None = None,
         pe_dim: int = 0,
         readout_layers: int = 1,
@@ -151,6 +155,9 @@ class SIRNet(nn.Module):
             raise ValueError(f"readout_layers: expected at least 0, got {readout_layers}")
         if num_layers < 1:
             raise ValueError(f"num_layers: expected at least 1, got {num_layers}")
+        for name, count in (("sigma_layers", sigma_layers), ("feed_forward", feed_forward)):
+            if count < 0:
+                raise ValueError(f"{name}: expected at least 0, got {count}")
         if pool is None and head_channels:
             raise ValueError("head_channels: a head follows the pooling of a graph task, got pool=None")
         if readout_layers == 0 and not head_channels:
@@ -163,7 +170,7 @@ class SIRNet(nn.Module):
         self.encoder_act = self.act if encoder_act else nn.Identity()
         self.positional = None if positional is None else PositionalEncoder(positional, pe_dim, width)
         self.input_dropout = nn.Dropout(input_dropout)
-        self.random_features = RandomFeatures(random_features) if random_features else None
+        self.random_features = RandomFeatures(random_features, random_seed) if random_features else None
         width += random_features
         if width != hidden_channels and (block != "residual" or virtual_node):
             raise ValueError(
@@ -195,7 +202,7 @@ class SIRNet(nn.Module):
             _FeedForward(hidden_channels, feed_forward, norm, self.act, dropout) if feed_forward else nn.Identity()
             for _ in range(num_layers)
         )
-        self.virtual_node = VirtualNode(hidden_channels, norm=norm) if virtual_node else None
+        self.virtual_node = VirtualNode(hidden_channels, norm=norm, residual=virtual_residual) if virtual_node else None
         self.jk = None if jk is None else JumpingKnowledge(jk, hidden_channels, num_layers)
         joined = hidden_channels * num_layers if jk == "cat" else hidden_channels
         self.last_norm = make_norm(norm, joined) if block == "pre_norm" else nn.Identity()
@@ -230,12 +237,14 @@ class SIRNet(nn.Module):
         Args:
             x: node features, or categories of an integer dtype for the encoders `"embedding"` and `"atom"`.
             edge_index: the graph in any form that `SIRConv` takes; the edges are grouped once for all layers.
-            edge_attr: edge features or categories, as `edge_encoder` asks.
+            edge_attr: edge features or categories, as `edge_encoder` asks, or a pair (table, type) of them; a table of
+                floating-point numbers in place of categories counts as encoded.
             edge_weight: a scalar per edge.
             batch: the graph of each node; None for one graph.
             batch_size: the number of graphs; None reads it off `batch`, which `torch.export` cannot.
             pe: the positional encoding, `(|V|, pe_dim)`.
         """
+        _check_input("x", x, self.encoder)
         edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, self.edge_dim)
         graph = _grouped(edge_index, x.size(0))
         batch, batch_size = _batch(batch, batch_size, x)
@@ -267,11 +276,23 @@ class SIRNet(nn.Module):
         return self.head(self.readout(h, batch, dim_size=batch_size))
 
     def _encoded_edges(self, edge_attr: EdgeAttr) -> EdgeAttr:
-        if edge_attr is None or self.edge_encoder is None or isinstance(edge_attr, tuple):
+        encoder = self.edge_encoder
+        if edge_attr is None or encoder is None:
             return edge_attr
-        if isinstance(self.edge_encoder, CategoricalEncoder):
-            return self.edge_encoder.table(edge_attr)
-        return self.edge_encoder(edge_attr)
+        is_categorical = isinstance(encoder, CategoricalEncoder)
+        if isinstance(edge_attr, tuple):
+            table, kind = edge_attr
+            if is_categorical and table.is_floating_point():
+                return edge_attr
+            _check_input("edge_attr", table, encoder)
+            return encoder(table), kind
+        if isinstance(encoder, CategoricalEncoder):
+            return encoder.table(edge_attr)
+        # PyG keeps a single feature as [E] or [E, 1].
+        if isinstance(encoder, nn.Linear) and encoder.in_features == 1 and edge_attr.dim() == 1:
+            edge_attr = edge_attr.unsqueeze(-1)
+        _check_input("edge_attr", edge_attr, encoder)
+        return encoder(edge_attr)
 
 
 class _PostNorm(nn.Module):
@@ -386,6 +407,19 @@ def _grouped(graph: Graph, num_nodes: int, convs: Iterable[SIRConv] = ()) -> Gra
     return as_neighbors(graph, num_nodes, num_nodes)
 
 
+def _check_input(argument: str, features: Tensor, encoder: nn.Module) -> None:
+    """Refuse what a linear encoder cannot take; the layers and the embeddings refuse for themselves."""
+    if features.dim() > 2:
+        raise ValueError(f"{argument}: expected shape [rows, features], got {list(features.shape)}")
+    if isinstance(encoder, nn.Linear):
+        if not features.is_floating_point():
+            raise ValueError(f"{argument}: expected a floating-point dtype, got {features.dtype}")
+        if features.dim() != 2 or features.size(1) != encoder.in_features:
+            raise ValueError(
+                f"{argument}: expected {encoder.in_features} features per row, got shape {list(features.shape)}"
+            )
+
+
 def _batch(batch: Tensor | None, batch_size: int | None, x: Tensor) -> tuple[Tensor, int]:
     if batch is None:
         if batch_size not in (None, 1):
@@ -393,10 +427,16 @@ def _batch(batch: Tensor | None, batch_size: int | None, x: Tensor) -> tuple[Ten
         return torch.zeros(x.size(0), dtype=torch.int64, device=x.device), 1
     if batch.shape != (x.size(0),):
         raise ValueError(f"batch: expected shape {[x.size(0)]}, the graph of each node, got {list(batch.shape)}")
+    if batch.dtype not in (torch.int32, torch.int64):
+        raise ValueError(f"batch: expected dtype int32 or int64, got {batch.dtype}")
     # Only where the look at the largest index costs no wait for a device.
-    if batch_size is not None and batch.numel() and batch.device.type == "cpu" and not torch.compiler.is_compiling():
-        graphs = int(batch.max()) + 1
-        if graphs > batch_size:
+    if batch.numel() and batch.device.type == "cpu" and not torch.compiler.is_compiling():
+        low, high = (int(bound) for bound in torch.aminmax(batch))
+        graphs = high + 1
+        if low < 0:
+            first = int((batch < 0).nonzero()[0])
+            raise IndexError(f"batch[{first}] = {int(batch[first])}: expected the number of a graph, at least 0")
+        if batch_size is not None and graphs > batch_size:
             raise ValueError(f"batch_size: expected at least {graphs}, one per graph of batch, got {batch_size}")
     if batch_size is None:
         batch_size = int(batch.max()) + 1 if batch.numel() else 0

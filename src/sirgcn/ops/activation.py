@@ -90,7 +90,7 @@ class Activation:
         if not isinstance(spec, str):
             raise TypeError(
                 f"activation: expected a name or an Activation, got {type(spec).__name__}; "
-                f"a module as sigma goes through SIRConv or tiled_aggregate"
+                f"only SIRConv and tiled_aggregate take a module"
             )
         match = _SPEC.fullmatch(spec.strip())
         if match is None or match["name"] not in _TABLE:

@@ -1,6 +1,8 @@
 """`sir_aggregate`: checks, choice of the backend, autograd and registration as one operator of torch."""
 
+import functools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,25 +11,34 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sirgcn.ops import reference
+from sirgcn.ops import native, reference, triton_backend
 from sirgcn.ops.activation import Activation
+from sirgcn.ops.native import backend as native_backend
 from sirgcn.ops.neighbors import Grouping, Neighbors
-from sirgcn.ops.reference import EdgeTerms, accumulation_dtype
+from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype
 
 
 @dataclass(frozen=True)
 class Backend:
     """One implementation of the aggregation, with the signatures of `sirgcn.ops.reference`."""
 
-    forward: Callable[[Tensor, Tensor, Neighbors, EdgeTerms, Activation], Tensor]
+    forward: Callable[[Tensor, Tensor, Neighbors, EdgeTerms, Activation, bool], tuple[Tensor, Tensor | None]]
     backward: Callable[
-        [Tensor, Tensor, Tensor, Neighbors, EdgeTerms, Activation],
-        tuple[Tensor, Tensor, Tensor | None, Tensor | None],
+        [Tensor, Tensor, Tensor, Neighbors, EdgeTerms, Activation, Needs],
+        tuple[Tensor, Tensor | None, Tensor | None],
     ]
+    devices: tuple[str, ...] = ()
     unavailable: str | None = None
 
 
-_BACKENDS: dict[str, Backend] = {"reference": Backend(reference.forward, reference.backward)}
+# In the order in which a default is looked for; no devices means all.
+_BACKENDS: dict[str, Backend] = {
+    "native": Backend(native_backend.forward, native_backend.backward, ("cpu",), native.UNAVAILABLE),
+    "triton": Backend(
+        triton_backend.forward, triton_backend.backward, triton_backend.DEVICES, triton_backend.UNAVAILABLE
+    ),
+    "reference": Backend(reference.forward, reference.backward),
+}
 
 
 def backends() -> dict[str, str | None]:
@@ -71,8 +82,8 @@ def sir_aggregate(
             "SIRConv takes the plain PyG route under them"
         )
     sigma = Activation.parse(activation)
-    name = choose_backend(backend)
     check_nodes(query, key, neighbors, max_dim=3)
+    name = choose_backend(backend, query.device)
     check_width(query, key)
     table, edge_type = check_edge(edge, edge_weight, neighbors.num_edges, query.size(-1))
     dtype = torch.promote_types(query.dtype, key.dtype)
@@ -89,32 +100,31 @@ def sir_aggregate(
         query, key = (x.movedim(-2, 0).flatten(1) for x in (query, key))
         table = None if table is None else table.repeat(1, batch.numel())
     target_weight, source_weight = neighbors.weights(reduce, weight_dtype)
-    out: Tensor = _aggregate(
-        query,
-        key,
-        [neighbors.edge_index, *neighbors.by_target, *neighbors.by_source],
-        table,
-        edge_type,
-        edge_weight,
-        target_weight,
-        source_weight,
-        sigma.name,
-        sigma.slope,
-        name,
-    )
+    terms = EdgeTerms(table, edge_type, edge_weight, target_weight, source_weight)
+    out = _dispatch(query, key, neighbors, terms, sigma, name)
     return out.unflatten(1, (*batch, width)).movedim(0, -2) if batch else out
 
 
-def choose_backend(backend: str | None) -> str:
-    """The name of the backend to use; one that is asked for and not available is refused."""
-    if backend is None:
-        return next(name for name, entry in _BACKENDS.items() if entry.unavailable is None)
-    if backend not in _BACKENDS:
+def choose_backend(backend: str | None, device: torch.device | None = None) -> str:
+    """The name of the backend for a device (None: any); one that is asked for and cannot serve is refused."""
+    if backend is not None and backend not in _BACKENDS:
         raise ValueError(f"backend: expected one of {', '.join(_BACKENDS)}, got {backend!r}")
-    reason = _BACKENDS[backend].unavailable
-    if reason is not None:
-        raise RuntimeError(f"backend: {backend} is not available here: {reason}")
-    return backend
+    for name in _BACKENDS if backend is None else (backend,):
+        entry = _BACKENDS[name]
+        fits = device is None or not entry.devices or device.type in entry.devices
+        if entry.unavailable is None and fits:
+            return name
+        if backend is not None:
+            reason = entry.unavailable or f"it works on {' and '.join(entry.devices)}, not on {device}"
+            raise RuntimeError(f"backend: {name} is not available here: {reason}")
+        if fits:
+            _warn_of_fallback(name, entry.unavailable)
+    raise AssertionError("the reference serves every device")
+
+
+@functools.cache
+def _warn_of_fallback(name: str, reason: str) -> None:
+    warnings.warn(f"sirgcn: the backend {name} is not available, plain PyTorch takes its place: {reason}", stacklevel=4)
 
 
 def under_transform() -> bool:
@@ -188,6 +198,99 @@ def _check_edge_type(edge_type: Tensor, num_edges: int, num_types: int) -> None:
             )
 
 
+def _dispatch(
+    query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms, activation: Activation, backend: str
+) -> Tensor:
+    """Through autograd by the shortest way; as an operator where torch traces or looks on."""
+    needs_grad = torch.is_grad_enabled() and any(
+        tensor is not None and tensor.requires_grad for tensor in (query, key, terms.edge, terms.edge_weight)
+    )
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        graph = [neighbors.edge_index, *neighbors.by_target, *neighbors.by_source]
+        return _aggregate(query, key, graph, *terms, activation.name, activation.slope, backend, needs_grad)[0]
+    if not needs_grad:
+        return _BACKENDS[backend].forward(query, key, neighbors, terms, activation, False)[0]
+    out: Tensor = _Aggregate.apply(query, key, terms.edge, terms.edge_weight, terms, neighbors, activation, backend)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Aggregate(torch.autograd.Function):
+    """The eager route: an operator's bookkeeping would cost more than a small graph's arithmetic."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        edge: Tensor | None,
+        edge_weight: Tensor | None,
+        terms: EdgeTerms,
+        neighbors: Neighbors,
+        activation: Activation,
+        backend: str,
+    ) -> Tensor:
+        out, slopes = _BACKENDS[backend].forward(query, key, neighbors, terms, activation, ctx.needs_input_grad[0])
+        ctx.save_for_backward(query, key, edge, edge_weight)
+        ctx.others = (terms, neighbors, activation, backend)
+        ctx.slopes = slopes
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, edge, edge_weight = ctx.saved_tensors
+        terms, neighbors, activation, backend = ctx.others
+        terms = terms._replace(edge=edge, edge_weight=edge_weight)
+        with torch.no_grad():
+            grad_query = None
+            if ctx.needs_input_grad[0]:
+                # The slopes give their memory to the gradient; a second backward pass computes them again.
+                slopes, ctx.slopes = ctx.slopes, None
+                if slopes is None:
+                    slopes = _BACKENDS[backend].forward(query, key, neighbors, terms, activation, True)[1]
+                grad_query = slopes.mul_(grad)
+            grads: tuple[Tensor | None, ...] = (None, None, None)
+            if any(ctx.needs_input_grad[1:4]):
+                needs = Needs(*ctx.needs_input_grad[2:4])
+                grads = _BACKENDS[backend].backward(grad, query, key, neighbors, terms, activation, needs)
+            grads = tuple(
+                None if g is None or not needed else g.to(tensor.dtype)
+                for g, tensor, needed in zip(
+                    (grad_query, *grads), ctx.saved_tensors, ctx.needs_input_grad[:4], strict=True
+                )
+            )
+        return *once_differentiable(grads, ctx.saved_tensors, "sir_aggregate"), None, None, None, None
+
+
+def once_differentiable(
+    grads: tuple[Tensor | None, ...], inputs: Sequence[Tensor | None], name: str
+) -> tuple[Tensor | None, ...]:
+    """The gradients, tied to an input so that a second derivative is refused and not silently taken as 0."""
+    if not torch.is_grad_enabled():
+        return grads
+    anchor = next(tensor for tensor in inputs if tensor is not None and tensor.requires_grad)
+    return _Once.apply(name, anchor, *grads)  # type: ignore[no-untyped-call]
+
+
+class _Once(torch.autograd.Function):
+    """Passes gradients on and refuses to be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, name: str, anchor: Tensor, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        ctx.name = name
+        return grads
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> None:
+        _refuse_second_derivative(ctx.name)
+
+
+def _refuse_second_derivative(name: str) -> None:
+    raise RuntimeError(
+        f"{name}: the second derivative is not implemented; "
+        "SIRConv(..., fused=False) takes the plain PyG route, which torch differentiates any number of times"
+    )
+
+
 def _neighbors(graph: Sequence[Tensor], query: Tensor, key: Tensor) -> Neighbors:
     return Neighbors(graph[0], Grouping(*graph[1:4]), Grouping(*graph[4:7]), key.size(0), query.size(0))
 
@@ -205,10 +308,14 @@ def _aggregate(
     activation: str,
     slope: float,
     backend: str,
-) -> Tensor:
+    save: bool,
+) -> tuple[Tensor, Tensor]:
     terms = EdgeTerms(edge, edge_type, edge_weight, target_weight, source_weight)
-    neighbors = _neighbors(graph, query, key)
-    return _BACKENDS[backend].forward(query, key, neighbors, terms, Activation(activation, slope))
+    out, slopes = _BACKENDS[backend].forward(
+        query, key, _neighbors(graph, query, key), terms, Activation(activation, slope), save
+    )
+    # An operator cannot return None: an empty tensor stands for what is absent.
+    return out, query.new_empty(0, dtype=accumulation_dtype(query.dtype)) if slopes is None else slopes
 
 
 @torch.library.custom_op("sirgcn::aggregate_backward", mutates_args=())
@@ -225,24 +332,24 @@ def _aggregate_backward(
     activation: str,
     slope: float,
     backend: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     terms = EdgeTerms(edge, edge_type, edge_weight, target_weight, source_weight)
-    neighbors = _neighbors(graph, query, key)
-    grad_query, grad_key, grad_edge, grad_weight = _BACKENDS[backend].backward(
-        grad, query, key, neighbors, terms, Activation(activation, slope)
+    grad_key, grad_edge, grad_weight = _BACKENDS[backend].backward(
+        grad, query, key, _neighbors(graph, query, key), terms, Activation(activation, slope), Needs(True, True)
     )
-    # An operator cannot return None: an empty tensor stands for an absent term.
+    empty = query.new_empty(0)
     return (
-        grad_query,
-        grad_key,
-        query.new_empty(0) if grad_edge is None else grad_edge,
-        query.new_empty(0) if grad_weight is None else grad_weight,
+        grad_key.to(key.dtype),
+        empty if grad_edge is None or edge is None else grad_edge.to(edge.dtype),
+        empty.clone() if grad_weight is None or edge_weight is None else grad_weight.to(edge_weight.dtype),
     )
 
 
 @_aggregate.register_fake
-def _(query: Tensor, *_: object) -> Tensor:
-    return torch.empty_like(query, memory_format=torch.contiguous_format)
+def _(query: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
+    save = args[-1]
+    slopes = query.new_empty(query.shape if save else 0, dtype=accumulation_dtype(query.dtype))
+    return query.new_empty(query.shape), slopes
 
 
 @_aggregate_backward.register_fake
@@ -255,43 +362,33 @@ def _(
     edge_type: Tensor | None,
     edge_weight: Tensor | None,
     *_: object,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     def like(tensor: Tensor | None) -> Tensor:
-        if tensor is None:
-            return query.new_empty(0)
-        return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+        return query.new_empty(0) if tensor is None else tensor.new_empty(tensor.shape)
 
-    return like(query), like(key), like(edge), like(edge_weight)
+    return like(key), like(edge), like(edge_weight)
 
 
-def _setup_context(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[object, ...], output: Tensor) -> None:
-    query, key, graph, *optional, activation, slope, backend = inputs
-    ctx.save_for_backward(query, key, *graph, *optional)  # type: ignore[arg-type, misc]
-    ctx.options = (activation, slope, backend)  # type: ignore[attr-defined]
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    query, key, graph, *optional, activation, slope, backend, _ = inputs
+    ctx.save_for_backward(query, key, output[1], *graph, *optional)
+    ctx.mark_non_differentiable(output[1])
+    ctx.options = (activation, slope, backend)
 
 
-def _backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor | list[None] | None, ...]:
-    saved = ctx.saved_tensors  # type: ignore[attr-defined]
-    query, key, graph, optional = saved[0], saved[1], saved[2:9], saved[9:]
-    grads = _aggregate_backward(
-        grad.contiguous(),
-        query,
-        key,
-        list(graph),
-        *optional,
-        *ctx.options,  # type: ignore[attr-defined]
-    )
-    grad_edge = None if optional[0] is None else grads[2]
-    grad_weight = None if optional[2] is None else grads[3]
-    return (grads[0], grads[1], [None] * len(graph), grad_edge, None, grad_weight, *[None] * 5)
+def _backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | list[None] | None, ...]:
+    query, key, slopes, *rest = ctx.saved_tensors
+    graph, optional = rest[:7], rest[7:]
+    grad_query = (slopes * grad).to(query.dtype)
+    grads = _aggregate_backward(grad.contiguous(), query, key, graph, *optional, *ctx.options)
+    grad_edge = None if optional[0] is None else grads[1]
+    grad_weight = None if optional[2] is None else grads[2]
+    return (grad_query, grads[0], [None] * len(graph), grad_edge, None, grad_weight, *[None] * 6)
 
 
-def _refuse_double_backward(ctx: object, *grads: object) -> None:
-    raise RuntimeError(
-        "sir_aggregate: the second derivative is not implemented; "
-        "SIRConv(..., fused=False) takes the plain PyG route, which torch differentiates any number of times"
-    )
+def _refuse(ctx: object, *grads: object) -> None:
+    _refuse_second_derivative("sir_aggregate")
 
 
 _aggregate.register_autograd(_backward, setup_context=_setup_context)
-_aggregate_backward.register_autograd(_refuse_double_backward)
+_aggregate_backward.register_autograd(_refuse)

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from sirgcn.ops import native
+
 REDUCTIONS = ("sum", "mean", "sym", "sym_in")
 """Reductions that are a sum with rank-one weights a_u * b_v."""
 
@@ -47,12 +49,14 @@ class Neighbors:
     ) -> "Neighbors":
         """Group the edges of `edge_index` (row 0: sources, row 1: targets), int32 or int64.
 
+        The tensor is kept as it is, do not change it in place; the groups are int32 wherever that is wide enough.
+
         `size` is the number of nodes, or (sources, targets) for a bipartite graph; None infers it from the largest
         index. Built eagerly, a negative or too large index is refused with the first offending entry named; under
         `torch.compile` and `torch.export` only shapes and dtypes are checked.
         """
+        check_edge_index(edge_index)
         if size is None:
-            check_edge_index(edge_index)
             if torch.compiler.is_compiling():
                 raise ValueError("size: expected the number of nodes under torch.compile, got None")
             # At least 0: an edge_index of negative values only is refused for its first entry.
@@ -61,14 +65,15 @@ class Neighbors:
         if len(sizes) != 2 or not all(isinstance(n, (int, torch.SymInt)) for n in sizes):
             raise ValueError(f"size: expected a number of nodes or a pair (sources, targets), got {size!r}")
         num_sources, num_targets = sizes
+        if _groups_natively(edge_index) and min(sizes) >= 0:
+            bad, tensors = native.group(edge_index, num_sources, num_targets)
+            if bad == (-1, -1):
+                return cls(edge_index, Grouping(*tensors[:3]), Grouping(*tensors[3:]), num_sources, num_targets)
+        # What the kernel found to be out of range is refused here, by name.
         check_edge_index(edge_index, (num_sources, num_targets))
-        return cls(
-            edge_index,
-            _group(edge_index[1], edge_index[0], num_targets),
-            _group(edge_index[0], edge_index[1], num_sources),
-            num_sources,
-            num_targets,
-        )
+        by_target = _group(edge_index[1], edge_index[0], num_targets)
+        by_source = _group(edge_index[0], edge_index[1], num_sources)
+        return cls(edge_index, by_target, by_source, num_sources, num_targets)
 
     @classmethod
     def from_sparse(cls, adj_t: Tensor) -> "Neighbors":
@@ -200,6 +205,15 @@ def _check_range(index: Tensor, size: int, place: str, end: str) -> None:
     first = int(((index < 0) | (index >= size)).nonzero()[0])
     raise IndexError(
         f"{place.format(first)} = {int(index[first])}: expected 0 <= index < {size}, the number of {end} nodes"
+    )
+
+
+def _groups_natively(edge_index: Tensor) -> bool:
+    return (
+        native.UNAVAILABLE is None
+        and not torch.compiler.is_compiling()
+        and edge_index.device.type == "cpu"
+        and not torch._C._len_torch_dispatch_stack()
     )
 
 

@@ -24,10 +24,25 @@ def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
-def forward(query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms, activation: Activation) -> Tensor:
-    """out_u = a_u * sum over v in N(u) of w_uv * b_v * sigma(q_u + k_v + e_uv), `[targets, d]`."""
-    message = activation(_before_activation(query, key, neighbors, terms)) * _weight(neighbors, terms)
-    return _sum_into(neighbors.edge_index[1], message, query.size(0)).to(query.dtype)
+class Needs(NamedTuple):
+    """Which gradients are wanted beyond that of the key."""
+
+    edge: bool
+    edge_weight: bool
+
+
+def forward(
+    query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms, activation: Activation, save: bool
+) -> tuple[Tensor, Tensor | None]:
+    """The output and, with `save`, the slopes, with which the gradient of the query is grad_u * slopes_u.
+
+    out_u = a_u * sum over v in N(u) of w_uv * b_v * sigma(q_u + k_v + e_uv), slopes_u the same with sigma'; both
+    `[targets, d]`, the slopes in the accumulation dtype.
+    """
+    target = neighbors.edge_index[1]
+    z, weight = _before_activation(query, key, neighbors, terms), _weight(neighbors, terms)
+    out = _sum_into(target, activation(z) * weight, query.size(0)).to(query.dtype)
+    return out, _sum_into(target, activation.derivative(z) * weight, query.size(0)) if save else None
 
 
 def backward(
@@ -37,27 +52,20 @@ def backward(
     neighbors: Neighbors,
     terms: EdgeTerms,
     activation: Activation,
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Gradients of query, key, edge (or its table) and edge_weight, given the gradient of the output."""
+    needs: Needs,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Gradients of key, edge (or its table) and edge_weight, in the accumulation dtype, given that of the output."""
     source, target = neighbors.edge_index
     z = _before_activation(query, key, neighbors, terms)
     incoming = grad.to(z.dtype).index_select(0, target)
     grad_z = incoming * _weight(neighbors, terms) * activation.derivative(z)
     grad_edge = grad_weight = None
-    if terms.edge_type is not None:
-        assert terms.edge is not None
-        grad_edge = _sum_into(terms.edge_type, grad_z, terms.edge.size(0)).to(query.dtype)
-    elif terms.edge is not None:
-        grad_edge = grad_z.to(query.dtype)
-    if terms.edge_weight is not None:
+    if terms.edge is not None and needs.edge:
+        grad_edge = grad_z if terms.edge_type is None else _sum_into(terms.edge_type, grad_z, terms.edge.size(0))
+    if needs.edge_weight:
         rank_one = _weight(neighbors, terms._replace(edge_weight=None))
-        grad_weight = (incoming * rank_one * activation(z)).sum(1).to(terms.edge_weight.dtype)
-    return (
-        _sum_into(target, grad_z, query.size(0)).to(query.dtype),
-        _sum_into(source, grad_z, key.size(0)).to(key.dtype),
-        grad_edge,
-        grad_weight,
-    )
+        grad_weight = (incoming * rank_one * activation(z)).sum(1)
+    return _sum_into(source, grad_z, key.size(0)), grad_edge, grad_weight
 
 
 def _before_activation(query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms) -> Tensor:

@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sirgcn.ops.aggregate import check_edge, check_nodes, check_width
+from sirgcn.ops import native
+from sirgcn.ops.aggregate import check_edge, check_nodes, check_width, once_differentiable
 from sirgcn.ops.neighbors import REDUCTIONS, Neighbors, check_reduce
 from sirgcn.ops.reference import accumulation_dtype
 
@@ -55,7 +56,7 @@ def tiled_aggregate(
         reduce: sum, mean, sym, sym_in (as in `sir_aggregate`) or max. A target without neighbours gets 0. At a tie, the
             gradient of max goes to the first edge of the input; a NaN message gives NaN.
         combine: `"add"` or `"cat"`.
-        tile: edges per tile; None chooses it from the width.
+        tile: edges per tile; None chooses it from the widest of the inputs and of the network's parameters.
 
     A second derivative is refused where there is more than one tile, and so is a network that changes between the
     forward and the backward pass. Under `torch.compile` the messages of all edges are built at once.
@@ -76,7 +77,7 @@ def tiled_aggregate(
         raise ValueError("edge_weight: max takes no edge weights")
     table, edge_type = check_edge(edge, edge_weight, neighbors.num_edges, query.size(-1) if combine == "add" else None)
     if tile is None:
-        tile = max(_MIN_TILE, _TILE_ELEMENTS // max(1, query.shape[:-2].numel() * query.size(-1)))
+        tile = _default_tile(network, query, key)
     if not isinstance(tile, int) or tile < 1:  # type: ignore[redundant-expr]
         raise ValueError(f"tile: expected at least 1 edge, got {tile}")
     if tile < neighbors.num_edges:
@@ -95,6 +96,16 @@ def tiled_aggregate(
     return out
 
 
+def _default_tile(network: nn.Module, query: Tensor, key: Tensor) -> int:
+    """Edges per tile; a network may widen a narrow input, so that its parameters' widths count too."""
+    width = max(1, query.size(-1), key.size(-1))
+    # A compiled network takes all edges at once, and a lazy parameter has no shape yet.
+    if not torch.compiler.is_compiling():
+        known = [p for p in network.parameters() if not isinstance(p, nn.parameter.UninitializedParameter)]
+        width = max([width, *(size for p in known for size in p.shape)])
+    return max(_MIN_TILE, _TILE_ELEMENTS // max(1, query.shape[:-2].numel() * width))
+
+
 class _Inputs(NamedTuple):
     query: Tensor
     key: Tensor
@@ -102,22 +113,14 @@ class _Inputs(NamedTuple):
     edge_weight: Tensor | None
 
 
-class _Index(NamedTuple):
-    """Where the rows of a tile lie in each of the inputs."""
-
-    query: Tensor
-    key: Tensor
-    table: Tensor
-    edge_weight: Tensor
-
-
 class _Tile(NamedTuple):
-    """Some of the target-grouped edges: the first one's place, and their targets, sources and places in the input."""
+    """Some of the target-grouped edges: the first one's place, their ends, places in the input and rows in the table."""
 
     start: int
     target: Tensor
     source: Tensor
     edge: Tensor
+    row: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,26 +144,46 @@ class _Plan:
 
     def tiles(self, size: int) -> Iterator[_Tile]:
         """Tiles of `size` edges, in target-grouped order; at least one, so that an empty graph has an output width."""
-        grouping, target = self.neighbors.by_target, self.neighbors.edge_index[1]
+        grouping, target = (
+            self.neighbors.by_target,
+            self.neighbors.edge_index[1].to(self.neighbors.by_target.node.dtype),
+        )
         for start in range(0, max(1, self.neighbors.num_edges), size):
             edge = grouping.edge[start : start + size]
             source = grouping.node[start : start + size]
-            yield _Tile(start, target.index_select(0, edge), source, edge)
+            row = edge if self.edge_type is None else self.edge_type.index_select(0, edge)
+            yield _Tile(start, target.index_select(0, edge), source, edge, row)
 
-    def index(self, tile: _Tile) -> _Index:
-        row = tile.edge if self.edge_type is None else self.edge_type.index_select(0, tile.edge)
-        return _Index(tile.target, tile.source, row, tile.edge)
+    def ends(self, tile: _Tile, inputs: _Inputs) -> Tensor:
+        """What the network reads of the tile's edges, `[*batch, tile, d_in]`."""
+        query, key, table, _ = inputs
+        given = [tensor for tensor in (query, key, table) if tensor is not None]
+        if self.combine == "add" and not _is_traced(given) and native.takes_rows(*given):
+            return native.gather_add(query, key, table, tile.target, tile.source, tile.row)
+        return COMBINE[self.combine](
+            query.index_select(-2, tile.target),
+            key.index_select(-2, tile.source),
+            None if table is None else table.index_select(-2, tile.row),
+        )
 
-    def message(self, tile: _Tile, rows: _Inputs) -> Tensor:
-        """w_uv * b_v * g(...) for the tile's edges, `[*batch, tile, d_out]`; a_u is applied once per node."""
-        message: Tensor = self.network(COMBINE[self.combine](rows.query, rows.key, rows.table))
-        if message.shape[:-1] != rows.query.shape[:-1]:
+    def split(self, grad_ends: Tensor, inputs: _Inputs) -> tuple[Tensor, Tensor, Tensor]:
+        """The parts of a gradient of `ends` that belong to query, key and table."""
+        if self.combine == "add":
+            return grad_ends, grad_ends, grad_ends
+        width = 0 if inputs.table is None else inputs.table.size(-1)
+        query, table, key = grad_ends.split([inputs.query.size(-1), width, inputs.key.size(-1)], dim=-1)
+        return query, key, table
+
+    def message(self, tile: _Tile, ends: Tensor, edge_weight: Tensor | None) -> Tensor:
+        """w_uv * b_v * g(ends) for the tile's edges, `[*batch, tile, d_out]`; a_u is applied once per node."""
+        message: Tensor = self.network(ends)
+        if message.shape[:-1] != ends.shape[:-1]:
             raise ValueError(
                 f"network: expected one message per row of its input, shape "
-                f"{[*rows.query.shape[:-1], 'd_out']}, got {list(message.shape)}"
+                f"{[*ends.shape[:-1], 'd_out']}, got {list(message.shape)}"
             )
-        if rows.edge_weight is not None:
-            message = message * rows.edge_weight.to(message.dtype).unsqueeze(-1)
+        if edge_weight is not None:
+            message = message * edge_weight.to(message.dtype).unsqueeze(-1)
         if self.source_weight is not None:
             factor = self.source_weight.index_select(0, tile.source)
             message = message * factor.to(message.dtype).unsqueeze(-1)
@@ -173,20 +196,31 @@ class _Plan:
         return rows * self.target_weight.to(rows.dtype).unsqueeze(-1)
 
 
-def _take(inputs: _Inputs, index: _Index) -> _Inputs:
-    query, key, table, edge_weight = inputs
-    return _Inputs(
-        query.index_select(-2, index.query),
-        key.index_select(-2, index.key),
-        None if table is None else table.index_select(-2, index.table),
-        None if edge_weight is None else edge_weight.index_select(0, index.edge_weight),
-    )
+def _is_traced(tensors: list[Tensor]) -> bool:
+    """Whether torch compiles or differentiates what is computed from these tensors."""
+    needs_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return needs_grad or torch.compiler.is_compiling()
+
+
+def _weights_of(tile: _Tile, inputs: _Inputs) -> Tensor | None:
+    return None if inputs.edge_weight is None else inputs.edge_weight.index_select(0, tile.edge)
+
+
+def _add_rows(total: Tensor, index: Tensor, rows: Tensor) -> None:
+    """total[index[i]] += rows[i]; where the total has no batch, that of the rows is summed."""
+    if rows.dim() > total.dim():
+        rows = rows.flatten(0, -total.dim() - 1).sum(0)
+    rows = rows.to(total.dtype)
+    if native.takes_rows(total, rows):
+        native.add_rows(total, index, rows)
+    else:
+        total.index_add_(-2, index, rows)
 
 
 def _untiled(plan: _Plan, inputs: _Inputs) -> Tensor:
     """The definition: one tile of all edges, differentiated by torch."""
     (tile,) = plan.tiles(max(1, plan.neighbors.num_edges))
-    message = plan.message(tile, _take(inputs, plan.index(tile)))
+    message = plan.message(tile, plan.ends(tile, inputs), _weights_of(tile, inputs))
     shape = [*message.shape[:-2], plan.neighbors.num_targets, message.size(-1)]
     if plan.reduce != "max":
         total = message.new_zeros(shape, dtype=accumulation_dtype(message.dtype))
@@ -238,11 +272,7 @@ class _Tiled(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         with torch.no_grad():
             grads = _Tiled._grads(ctx, grad)
-        if not torch.is_grad_enabled():
-            return grads
-        # Without create_graph the result would count as a constant, and a second derivative would silently be 0.
-        anchors = [t for t in ctx.saved_tensors if t is not None and t.requires_grad]
-        return _Once.apply(anchors[0], *grads)  # type: ignore[no-untyped-call]
+        return once_differentiable(grads, ctx.saved_tensors, "tiled_aggregate")
 
     @staticmethod
     def _grads(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -261,25 +291,28 @@ class _Tiled(torch.autograd.Function):
             for tensor, needed in zip(inputs, ctx.needs_input_grad[1:5], strict=True)
         ]
         parameter_totals: list[Tensor | None] = [None] * len(parameters)
+        may_write = _may_write(plan.network)
         if winner is None:
             grad = plan.scale_targets(grad)
         with ctx.context.replay():
             for tile in plan.tiles(plan.tile):
-                index = plan.index(tile)
-                rows = _take(inputs, index)
-                wanted = [
-                    row.requires_grad_()
-                    for row, total in zip(rows, totals, strict=True)
-                    if row is not None and total is not None
-                ]
+                leaves = [plan.ends(tile, inputs).requires_grad_(any(total is not None for total in totals[:3]))]
+                weight = _weights_of(tile, inputs)
+                if weight is not None:
+                    leaves.append(weight.requires_grad_(totals[3] is not None))
                 with torch.enable_grad(), ctx.context.autocast():
-                    message = plan.message(tile, rows)
+                    ends = leaves[0].clone() if may_write else leaves[0]
+                    message = plan.message(tile, ends, weight)
                 grad_message = _grad_of_message(grad, winner, tile).to(message.dtype)
-                found = torch.autograd.grad(message, [*wanted, *parameters], grad_message, allow_unused=True)
-                parts = iter(found)
-                for total, where, dim in zip(totals, index, (-2, -2, -2, 0), strict=True):
-                    if total is not None and (part := next(parts)) is not None:
-                        total.index_add_(dim, where, part.to(total.dtype))
+                wanted = [leaf for leaf in leaves if leaf.requires_grad]
+                parts = list(torch.autograd.grad(message, [*wanted, *parameters], grad_message, allow_unused=True))
+                if leaves[0].requires_grad and (grad_ends := parts.pop(0)) is not None:
+                    places = (tile.target, tile.source, tile.row)
+                    for total, place, part in zip(totals, places, plan.split(grad_ends, inputs), strict=False):
+                        if total is not None:
+                            _add_rows(total, place, part)
+                if (total := totals[3]) is not None and (part := parts.pop(0)) is not None:
+                    total.index_add_(0, tile.edge, part.to(total.dtype))
                 parameter_totals = [_plus(*pair) for pair in zip(parameter_totals, parts, strict=True)]
         cast = [
             None if total is None or tensor is None else total.to(tensor.dtype)
@@ -288,19 +321,13 @@ class _Tiled(torch.autograd.Function):
         return None, *cast, *parameter_totals
 
 
-class _Once(torch.autograd.Function):
-    """Passes the gradients on and refuses to be differentiated."""
-
-    @staticmethod
-    def forward(ctx: Any, anchor: Tensor, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        return grads
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> None:
-        raise RuntimeError(
-            "tiled_aggregate: the second derivative is not implemented; SIRConv(..., fused=False) takes the plain PyG "
-            "route, which torch differentiates any number of times"
-        )
+def _may_write(network: nn.Module) -> bool:
+    """Whether a network may change its input in place, which torch forbids for a tensor that collects a gradient."""
+    return any(
+        getattr(module, "inplace", False)
+        or not type(module).__module__.startswith(("torch.", "sirgcn.", "torch_geometric."))
+        for module in network.modules()
+    )
 
 
 def _state(network: nn.Module) -> list[object]:
@@ -312,6 +339,8 @@ def _state(network: nn.Module) -> list[object]:
 
 def _grad_of_message(grad: Tensor, winner: Tensor | None, tile: _Tile) -> Tensor:
     """The gradient that reaches each message of the tile: with max, only the one that won."""
+    if winner is not None and native.takes_rows(grad):
+        return native.won_rows(grad, winner, tile.target, tile.start)
     grad_message = grad.index_select(-2, tile.target)
     if winner is None:
         return grad_message
@@ -329,11 +358,11 @@ def _plus(total: Tensor | None, part: Tensor | None) -> Tensor | None:
 def _forward_sum(plan: _Plan, inputs: _Inputs) -> tuple[Tensor, None]:
     total: Tensor | None = None
     for tile in plan.tiles(plan.tile):
-        message = plan.message(tile, _take(inputs, plan.index(tile)))
+        message = plan.message(tile, plan.ends(tile, inputs), _weights_of(tile, inputs))
         if total is None:
             shape = [*message.shape[:-2], plan.neighbors.num_targets, message.size(-1)]
             total = message.new_zeros(shape, dtype=accumulation_dtype(message.dtype))
-        total.index_add_(-2, tile.target, message.to(total.dtype))
+        _add_rows(total, tile.target, message)
     assert total is not None
     return plan.scale_targets(total).to(message.dtype), None
 
@@ -342,11 +371,14 @@ def _forward_max(plan: _Plan, inputs: _Inputs) -> tuple[Tensor, Tensor]:
     """The maximum, and for every entry the place of the edge that holds it (-1 without neighbours)."""
     out: Tensor | None = None
     for tile in plan.tiles(plan.tile):
-        message = plan.message(tile, _take(inputs, plan.index(tile)))
+        message = plan.message(tile, plan.ends(tile, inputs), _weights_of(tile, inputs))
         if out is None:
             shape = [*message.shape[:-2], plan.neighbors.num_targets, message.size(-1)]
             out = message.new_zeros(shape)
             winner = torch.full(shape, -1, device=message.device)
+        if native.takes_rows(message):
+            native.max_rows(out, winner, tile.target, message, tile.start)
+            continue
         # Only the tile's own targets take part, however many nodes lie between them.
         targets, segment = torch.unique_consecutive(tile.target, return_inverse=True)
         place = _first_max(message, segment, targets.numel())

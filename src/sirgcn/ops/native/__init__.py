@@ -1,0 +1,156 @@
+"""The C code, on the CPU, with the threads of torch.
+
+It takes addresses, sizes and strides, so that one build serves every version of torch. It is compiled when the package
+is built; where that failed, `UNAVAILABLE` says why, and torch does the work.
+"""
+
+import math
+import os
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+UNAVAILABLE: str | None = None
+try:
+    from sirgcn.ops.native import _kernels
+except ImportError as error:
+    UNAVAILABLE = f"the C extension was not built ({error}); install from source with a C compiler"
+
+DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
+"""The stored dtypes that the kernels know, by their numbers there."""
+
+# Elements below which waking a thread costs more than it saves.
+_ONE_THREAD = 2**16
+
+
+def threads_for(elements: int) -> int:
+    """The number of threads for that much work: torch's, or one."""
+    return 1 if elements < _ONE_THREAD else torch.get_num_threads()
+
+
+def limit_isa(name: str) -> None:
+    """Use no instruction set wider than the one named (avx512, avx2, baseline, scalar), as `SIRGCN_ISA` does."""
+    if not _kernels.limit_isa(name):
+        raise ValueError(f"SIRGCN_ISA: expected one that this machine has ({', '.join(_kernels.isas())}), got {name!r}")
+
+
+if UNAVAILABLE is None and "SIRGCN_ISA" in os.environ:
+    limit_isa(os.environ["SIRGCN_ISA"])
+
+
+def describe() -> str:
+    """The widest instruction set in use, and whether there are threads."""
+    threads = "torch's threads" if _kernels.has_threads() else "one thread: no OpenMP runtime was found"
+    return f"{_kernels.isas()[0]}, {threads}"
+
+
+def group(edge_index: Tensor, num_sources: int, num_targets: int) -> tuple[tuple[int, int], list[Tensor]]:
+    """The edges grouped by target and by source: ptr, node and edge of each, int32 where that is wide enough.
+
+    First comes the place of the first source and of the first target that are out of range, -1 where there is none;
+    otherwise the groupings mean nothing.
+    """
+    edges = edge_index.size(1)
+    edge_index = edge_index if edge_index.stride(1) == 1 or edges <= 1 else edge_index.contiguous()
+    source, target = edge_index
+    fits = max(edges, num_sources, num_targets) <= torch.iinfo(torch.int32).max
+    dtype = torch.int32 if fits else torch.int64
+    sizes = (num_targets + 1, edges, edges, num_sources + 1, edges, edges)
+    groupings = [torch.empty(size, dtype=dtype) for size in sizes]
+    bad: tuple[int, int] = _kernels.group(
+        source.data_ptr(),
+        target.data_ptr(),
+        edge_index.dtype == torch.int64,
+        not fits,
+        edges,
+        num_sources,
+        num_targets,
+        *(tensor.data_ptr() for tensor in groupings),
+        torch.get_num_threads(),
+    )
+    return bad, groupings
+
+
+def gather_add(query: Tensor, key: Tensor, term: Tensor | None, target: Tensor, source: Tensor, row: Tensor) -> Tensor:
+    """query[target] + key[source] + term[row], a row for every edge."""
+    query, key = (t if t.stride(1) == 1 else t.contiguous() for t in (query, key))
+    term = None if term is None else term.contiguous()
+    out = query.new_empty(target.numel(), query.size(1))
+    _kernels.gather_add(
+        DTYPES[query.dtype],
+        out.size(0),
+        out.size(1),
+        query.data_ptr(),
+        query.stride(0),
+        key.data_ptr(),
+        key.stride(0),
+        0 if term is None else term.data_ptr(),
+        0 if term is None else term.stride(0),
+        target.data_ptr(),
+        source.data_ptr(),
+        row.data_ptr(),
+        target.dtype == torch.int64,
+        row.dtype == torch.int64,
+        out.data_ptr(),
+        threads_for(out.numel()),
+    )
+    return out
+
+
+def add_rows(total: Tensor, index: Tensor, rows: Tensor) -> None:
+    """total[index[i]] += rows[i] for every i, in order."""
+    rows = _in_one_piece(rows)
+    _columns(_kernels.add_rows, rows, index, total, None, 0, rows.shape)
+
+
+def max_rows(top: Tensor, winner: Tensor, index: Tensor, rows: Tensor, start: int) -> None:
+    """top[index[i]] = max(top[index[i]], rows[i]), and winner = start + i where rows[i] won; -1 means none yet."""
+    rows = _in_one_piece(rows)
+    _columns(_kernels.max_rows, rows, index, top, winner, start, rows.shape)
+
+
+def won_rows(grad: Tensor, winner: Tensor, index: Tensor, start: int) -> Tensor:
+    """grad[index[i]] where winner[index[i]] is start + i, else 0: `[rows of index, d]`."""
+    grad = _in_one_piece(grad)
+    out = grad.new_empty(index.numel(), grad.size(1))
+    _columns(_kernels.won_rows, grad, index, out, winner, start, out.shape)
+    return out
+
+
+def takes_rows(*tensors: Tensor) -> bool:
+    """Whether `add_rows` and `max_rows` can work on these tensors: two dimensions, float32 or float64, on the CPU."""
+    return (
+        UNAVAILABLE is None
+        and all(t.device.type == "cpu" and t.dim() == 2 and t.dtype == tensors[0].dtype for t in tensors)
+        and tensors[0].dtype in (torch.float32, torch.float64)
+    )
+
+
+def _in_one_piece(rows: Tensor) -> Tensor:
+    return rows if rows.stride(1) == 1 or rows.size(1) <= 1 else rows.contiguous()
+
+
+def _columns(
+    function: Callable[..., None],
+    source: Tensor,
+    index: Tensor,
+    out: Tensor,
+    winner: Tensor | None,
+    start: int,
+    shape: tuple[int, ...],
+) -> None:
+    index = index.contiguous()
+    function(
+        DTYPES[source.dtype],
+        *shape,
+        source.data_ptr(),
+        source.stride(0),
+        index.data_ptr(),
+        index.dtype == torch.int64,
+        out.data_ptr(),
+        out.stride(0),
+        0 if winner is None else winner.data_ptr(),
+        start,
+        threads_for(math.prod(shape)),
+    )

@@ -1,0 +1,110 @@
+"""The backend `native` of `sir_aggregate`: the edge loop in C."""
+
+import torch
+from torch import Tensor
+
+from sirgcn.ops.activation import ACTIVATIONS, Activation
+from sirgcn.ops.native import DTYPES, UNAVAILABLE, threads_for
+from sirgcn.ops.neighbors import Grouping, Neighbors
+from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype
+
+if UNAVAILABLE is None:
+    from sirgcn.ops.native import _kernels
+
+_ACTIVATIONS = {name: place for place, name in enumerate(ACTIVATIONS)}
+
+
+def forward(
+    query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms, activation: Activation, save: bool
+) -> tuple[Tensor, Tensor | None]:
+    """The output and, with `save`, the sums of derivatives a_u * sum of w * b_v * sigma'(z), both `[targets, d]`."""
+    dtype = query.dtype
+    query, key = _rows(query), _rows(key)
+    out = query.new_empty(query.shape, dtype=accumulation_dtype(dtype))
+    slopes = torch.empty_like(out) if save else None
+    _run(0, neighbors.by_target, query, key, None, terms, activation, out, slopes, None, None)
+    return (out if out.dtype == dtype else out.to(dtype)), slopes
+
+
+def backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    neighbors: Neighbors,
+    terms: EdgeTerms,
+    activation: Activation,
+    needs: Needs,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The gradients in one pass over the edges grouped by source: every key's row is written by one thread."""
+    dtype = accumulation_dtype(query.dtype)
+    query, key, grad = _rows(query), _rows(key), _rows(grad.to(query.dtype))
+    grad_key = key.new_empty(key.shape, dtype=dtype)
+    grad_edge = grad_weight = None
+    if terms.edge is not None and needs.edge:
+        # An edge writes its own row; a table's rows are summed by the kernel, which has no edges to learn of it from.
+        make = key.new_empty if neighbors.num_edges else key.new_zeros
+        grad_edge = make(terms.edge.shape, dtype=dtype)
+    if terms.edge_weight is not None and needs.edge_weight:
+        grad_weight = key.new_zeros(terms.edge_weight.shape, dtype=dtype)
+    swapped = terms._replace(target_weight=terms.source_weight, source_weight=terms.target_weight)
+    _run(1, neighbors.by_source, key, query, grad, swapped, activation, grad_key, None, grad_edge, grad_weight)
+    return grad_key, grad_edge, grad_weight
+
+
+def _run(
+    is_backward: int,
+    grouping: Grouping,
+    self: Tensor,
+    other: Tensor,
+    grad: Tensor | None,
+    terms: EdgeTerms,
+    activation: Activation,
+    out: Tensor,
+    slopes: Tensor | None,
+    grad_edge: Tensor | None,
+    grad_weight: Tensor | None,
+) -> None:
+    groups, width = self.shape
+    edges = grouping.node.numel()
+    edge = None if terms.edge is None else terms.edge.to(self.dtype).contiguous()
+    edge_type = None if terms.edge_type is None else terms.edge_type.contiguous()
+    edge_weight = None if terms.edge_weight is None else terms.edge_weight.contiguous()
+    _kernels.aggregate(
+        is_backward,
+        DTYPES[self.dtype],
+        _ACTIVATIONS[activation.name],
+        activation.slope,
+        threads_for((edges + groups) * width),
+        width,
+        groups,
+        edges,
+        grouping.node.dtype == torch.int64,
+        grouping.ptr.data_ptr(),
+        grouping.node.data_ptr(),
+        grouping.edge.data_ptr(),
+        self.data_ptr(),
+        self.stride(0),
+        other.data_ptr(),
+        other.stride(0),
+        0 if grad is None else grad.data_ptr(),
+        0 if grad is None else grad.stride(0),
+        0 if edge is None else edge.data_ptr(),
+        0 if edge is None else edge.size(0),
+        0 if edge_type is None else edge_type.data_ptr(),
+        0 if edge_type is None else int(edge_type.dtype == torch.int64),
+        0 if edge_weight is None else edge_weight.data_ptr(),
+        0 if terms.target_weight is None else terms.target_weight.data_ptr(),
+        0 if terms.source_weight is None else terms.source_weight.data_ptr(),
+        out.data_ptr(),
+        out.stride(0),
+        0 if slopes is None else slopes.data_ptr(),
+        0 if grad_edge is None else grad_edge.data_ptr(),
+        0 if grad_weight is None else grad_weight.data_ptr(),
+    )
+
+
+def _rows(tensor: Tensor) -> Tensor:
+    """The tensor with rows that lie in one piece, in a dtype that the kernels know."""
+    if tensor.dtype not in DTYPES:
+        tensor = tensor.to(accumulation_dtype(tensor.dtype))
+    return tensor if tensor.stride(1) == 1 or tensor.size(1) <= 1 else tensor.contiguous()

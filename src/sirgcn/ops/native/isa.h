@@ -1,0 +1,72 @@
+/* The kernels of one instruction set, for all dtypes. Before it is included: ISA(x) names, BYTES of a vector, WIDE_TILE. */
+
+/* max(0, z), with NaN where z is NaN: the machine's maximum gives its second operand then. */
+#if defined(__AVX512F__) && BYTES == 64
+#define MAX_F32(z) ((V)_mm512_max_ps(_mm512_setzero_ps(), (__m512)(z)))
+#define MAX_F64(z) ((V)_mm512_max_pd(_mm512_setzero_pd(), (__m512d)(z)))
+#elif defined(__AVX2__) && BYTES == 32
+#define MAX_F32(z) ((V)_mm256_max_ps(_mm256_setzero_ps(), (__m256)(z)))
+#define MAX_F64(z) ((V)_mm256_max_pd(_mm256_setzero_pd(), (__m256d)(z)))
+#elif defined(__SSE2__) && BYTES == 16
+#define MAX_F32(z) ((V)_mm_max_ps(_mm_setzero_ps(), (__m128)(z)))
+#define MAX_F64(z) ((V)_mm_max_pd(_mm_setzero_pd(), (__m128d)(z)))
+#else
+#define MAX_F32(z) ((V)(~(M)((z) <= zero) & (M)(z)))
+#define MAX_F64(z) MAX_F32(z)
+#endif
+
+#define LANES (BYTES / 4 ? BYTES / 4 : 1)
+#define MAX_WITH_ZERO MAX_F32
+#define REAL float
+#define MASK int32_t
+#define REAL_IS_FLOAT 1
+
+#define NAME(x) ISA(f32_##x)
+#define STORED float
+#define STORED_IS_BFLOAT16 0
+#define MAX_TILE WIDE_TILE
+#include "kernels.h"
+#undef NAME
+#undef STORED
+#undef STORED_IS_BFLOAT16
+#undef MAX_TILE
+
+#define NAME(x) ISA(bf16_##x)
+#define STORED uint16_t
+#define STORED_IS_BFLOAT16 1
+#define MAX_TILE 2
+#include "kernels.h"
+#undef NAME
+#undef STORED
+#undef STORED_IS_BFLOAT16
+#undef MAX_TILE
+#undef LANES
+#undef REAL
+#undef MASK
+#undef REAL_IS_FLOAT
+
+#undef MAX_WITH_ZERO
+#define MAX_WITH_ZERO MAX_F64
+#define LANES (BYTES / 8 ? BYTES / 8 : 1)
+#define REAL double
+#define MASK int64_t
+#define REAL_IS_FLOAT 0
+#define NAME(x) ISA(f64_##x)
+#define STORED double
+#define STORED_IS_BFLOAT16 0
+#define MAX_TILE 2
+#include "kernels.h"
+#undef NAME
+#undef STORED
+#undef STORED_IS_BFLOAT16
+#undef MAX_TILE
+#undef LANES
+#undef REAL
+#undef MASK
+#undef REAL_IS_FLOAT
+
+const Kernel *const ISA(kernels)[NUM_DTYPES][2] = {
+    [FLOAT32] = {ISA(f32_table)[0], ISA(f32_table)[1]},
+    [FLOAT64] = {ISA(f64_table)[0], ISA(f64_table)[1]},
+    [BFLOAT16] = {ISA(bf16_table)[0], ISA(bf16_table)[1]},
+};

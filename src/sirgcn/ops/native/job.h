@@ -1,0 +1,55 @@
+/* What one call of the aggregation reads and writes. Row strides are in elements; a null pointer stands for an absent term. */
+#ifndef SIRGCN_JOB_H
+#define SIRGCN_JOB_H
+
+#include <stdint.h>
+
+enum { IDENTITY, RELU, LEAKY_RELU, ELU, GELU, GELU_TANH, SILU, TANH, SIGMOID, SOFTPLUS, NUM_ACTIVATIONS };
+enum { FLOAT32, FLOAT64, BFLOAT16, NUM_DTYPES };
+
+typedef struct {
+    /* The edges, grouped: groups own rows of `self`, and meet rows of `other`. */
+    const void *ptr, *node, *edge;
+    int wide_index; /* int64 indices, else int32 */
+    int64_t groups, edges;
+    /* forward: self = query, other = key; backward: self = key, other = query, and grad has the rows of query. */
+    const void *self, *other, *grad;
+    int64_t self_stride, other_stride, grad_stride;
+    const void *term;      /* [E, d], or the table [K, d] */
+    const void *edge_type; /* [E], with a table */
+    int wide_type;
+    int64_t types;
+    /* Weights are float32, for float64 messages float64. */
+    const void *edge_weight, *self_weight, *other_weight;
+    /* forward: out and, where it is wanted, the sum of derivatives, both of the accumulation type;
+       backward: grad of key, of the edge term (rows as `term`), of the edge weights. */
+    void *out, *slope_sum, *grad_term, *grad_weight;
+    int64_t out_stride;
+    double slope;
+    int64_t width;
+    /* Scheduling: items of `item` units, an edge or the start of a group being one unit each. */
+    int64_t item, num_items;
+    void *partial; /* [num_items, d] or [num_items, 2, d]: what an item adds to a group that an earlier one began */
+    void *table_partial; /* [num_items, K, d]: an item's part of the table's gradient */
+} Job;
+
+typedef void (*Kernel)(const Job *job, int64_t item);
+
+static inline int64_t index_at(const void *p, int wide, int64_t i) {
+    return wide ? ((const int64_t *)p)[i] : (int64_t)((const int32_t *)p)[i];
+}
+
+/* The group whose units hold the given one: group g begins at unit ptr[g] + g. */
+static inline int64_t group_of_unit(const Job *job, int64_t unit) {
+    int64_t low = 0, high = job->groups - 1;
+    while (low < high) {
+        int64_t middle = low + (high - low + 1) / 2;
+        if (index_at(job->ptr, job->wide_index, middle) + middle <= unit)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+#endif
