@@ -1,6 +1,6 @@
 """Edges grouped by target and by source, built once per graph and passed on to every layer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -40,6 +40,10 @@ class Neighbors:
     by_source: Grouping
     num_sources: int
     num_targets: int
+    # Degrees do not change: what was computed for one layer serves the next.
+    _weights: dict[tuple[str, torch.dtype], tuple[Tensor | None, Tensor | None]] = field(
+        default_factory=dict, init=False
+    )
 
     @classmethod
     def from_edge_index(
@@ -126,14 +130,22 @@ class Neighbors:
 
     def weights(self, reduce: str, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
         """The rank-one weights (a_u, b_v) of a reduction on this graph, see `rank_one_weights`."""
+        if reduce == "sum":
+            return None, None
         check_reduce(reduce)
+        known = self._weights.get((reduce, dtype))
+        if known is not None:
+            return known
         if reduce == "sym_in" and self.num_sources != self.num_targets:
             raise ValueError(
                 f"reduce: sym_in weighs by in-degrees at both ends and needs one set of nodes, "
                 f"got {self.num_sources} sources and {self.num_targets} targets"
             )
         source_degree = self.out_degree() if reduce == "sym" else self.in_degree()
-        return rank_one_weights(reduce, self.in_degree(), source_degree, dtype)
+        weights = rank_one_weights(reduce, self.in_degree(), source_degree, dtype)
+        if not torch.compiler.is_compiling():
+            self._weights[reduce, dtype] = weights
+        return weights
 
     def to(self, *args: Any, **kwargs: Any) -> "Neighbors":
         """A copy on another device or with another index dtype (int32, int64), arguments as `torch.Tensor.to`."""

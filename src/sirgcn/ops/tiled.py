@@ -1,5 +1,7 @@
 """`tiled_aggregate`: any message network, in tiles of edges that are computed again in the backward pass."""
 
+import functools
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -22,9 +24,19 @@ COMBINE: dict[str, Callable[[Tensor, Tensor, Tensor | None], Tensor]] = {
 }
 """How the ends of an edge enter the message network: q_u + e_uv + k_v, or [h_u || h_uv || h_v]."""
 
-# Elements of one intermediate tensor of a tile: 2**20 float32 are 4 MiB, near the size of a last-level cache slice.
-_TILE_ELEMENTS = 2**20
 _MIN_TILE = 256
+# Tensors of a tile's size that are in use at once: a few layers' outputs and their gradients.
+_TILE_TENSORS = 8
+
+
+@functools.cache
+def _tile_elements() -> int:
+    """Elements of a tile's tensor such that all that are in use fit into the last cache; 2**20 where it is not known."""
+    try:
+        cache = os.sysconf("SC_LEVEL3_CACHE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        cache = 0
+    return min(max(cache // (_TILE_TENSORS * 4), 2**17), 2**21) if cache > 0 else 2**20
 
 
 def tiled_aggregate(
@@ -103,7 +115,7 @@ def _default_tile(network: nn.Module, query: Tensor, key: Tensor) -> int:
     if not torch.compiler.is_compiling():
         known = [p for p in network.parameters() if not isinstance(p, nn.parameter.UninitializedParameter)]
         width = max([width, *(size for p in known for size in p.shape)])
-    return max(_MIN_TILE, _TILE_ELEMENTS // max(1, query.shape[:-2].numel() * width))
+    return max(_MIN_TILE, _tile_elements() // max(1, query.shape[:-2].numel() * width))
 
 
 class _Inputs(NamedTuple):
@@ -114,7 +126,7 @@ class _Inputs(NamedTuple):
 
 
 class _Tile(NamedTuple):
-    """Some of the target-grouped edges: the first one's place, their ends, places in the input and rows in the table."""
+    """Some of the target-grouped edges: the first one's place, their ends, places in the input, rows of the table."""
 
     start: int
     target: Tensor

@@ -56,7 +56,7 @@ INLINE void NAME(activate)(int kind, V z, V slope, V *f, V *df) {
         *f = z * *df;
         return;
     case ELU: {
-        V e = NAME(expm1)(NAME(pick)((M)(z < zero), z, zero));
+        V e = NAME(expm1)(NAME(pick)(positive, zero, z)); /* NaN stays */
         M below = (M)(z <= zero);
         *f = NAME(pick)(below, e, z);
         *df = NAME(pick)(positive, one, e + one);
@@ -105,6 +105,15 @@ INLINE void NAME(activate)(int kind, V z, V slope, V *f, V *df) {
     }
 }
 
+/* g * sigma'(z) */
+INLINE V NAME(times_slope)(int kind, V z, V slope, V g, V *f) {
+    V df;
+    NAME(activate)(kind, z, slope, f, &df);
+    if (kind == IDENTITY) return g;
+    if (kind == RELU) return (V)((M)(z > NAME(splat)(0)) & (M)g);
+    return g * df;
+}
+
 INLINE REAL NAME(weight_of)(const Job *job, int64_t edge, int64_t other) {
     REAL w = 1;
     if (job->edge_weight) w *= ((const REAL *)job->edge_weight)[edge];
@@ -139,10 +148,13 @@ INLINE void NAME(forward_tile)(const Job *job, int64_t item, int64_t c, const in
         int64_t i = begun ? unit - group - 1 : first;
         int64_t stop = end - group - 1 < last ? end - group - 1 : last;
         V self[MAX_TILE], sum[MAX_TILE], dsum[MAX_TILE];
+        M count[MAX_TILE];
+        const int64_t edges = stop - i;
         const STORED *row = (const STORED *)job->self + group * job->self_stride;
         for (int t = 0; t < n; t++) {
             self[t] = NAME(load)(row + AT(c, t));
             sum[t] = dsum[t] = NAME(splat)(0);
+            count[t] = (M)sum[t];
         }
         for (; i < stop; i++) {
             if (i + AHEAD < job->edges)
@@ -161,7 +173,11 @@ INLINE void NAME(forward_tile)(const Job *job, int64_t item, int64_t c, const in
                 if (!plain && term) z += NAME(load)(term + AT(c, t));
                 NAME(activate)(kind, z, slope, &f, &df);
                 sum[t] += plain ? f : f * w;
-                if (slopes) dsum[t] += plain ? df : df * w;
+                if (!slopes) continue;
+                if (plain) /* the slope is 1 or the same number: it is enough to count, and true is -1 */
+                    count[t] -= (M)(z > NAME(splat)(0));
+                else
+                    dsum[t] += df * w;
             }
         }
         REAL a = job->self_weight ? ((const REAL *)job->self_weight)[group] : 1;
@@ -170,6 +186,10 @@ INLINE void NAME(forward_tile)(const Job *job, int64_t item, int64_t c, const in
         REAL *slope_out = begun ? out + job->width : (REAL *)job->slope_sum + group * job->width;
         for (int t = 0; t < n; t++) {
             NAME(store_real)(out + AT(c, t), sum[t] * a);
+            if (slopes && plain) {
+                V ones = __builtin_convertvector(count[t], NAME(vec)), others = (REAL)edges - ones;
+                dsum[t] = kind == IDENTITY ? NAME(splat)((REAL)edges) : kind == RELU ? ones : ones + slope * others;
+            }
             if (slopes) NAME(store_real)(slope_out + AT(c, t), dsum[t] * a);
         }
         unit = stop + group + 1;
@@ -221,10 +241,10 @@ INLINE void NAME(backward_tile)(const Job *job, int64_t item, int64_t c, const i
             }
             V dot = NAME(splat)(0);
             for (int t = 0; t < n; t++) {
-                V f, df, z = self[t] + NAME(load)(met + AT(c, t)), g = NAME(load)(grad + AT(c, t));
+                V f, z = self[t] + NAME(load)(met + AT(c, t)), g = NAME(load)(grad + AT(c, t));
                 if (!plain && term) z += NAME(load)(term + AT(c, t));
-                NAME(activate)(kind, z, slope, &f, &df);
-                V gz = plain ? g * df : g * df * w;
+                V gz = NAME(times_slope)(kind, z, slope, g, &f);
+                if (!plain) gz *= w;
                 sum[t] += gz;
                 if (!plain && term_grad) {
                     REAL *at = term_grad + AT(c, t);
@@ -263,9 +283,10 @@ INLINE void NAME(backward_tile)(const Job *job, int64_t item, int64_t c, const i
 #define CHEAP ((int)kind <= LEAKY_RELU && MAX_TILE > 2)
 #define SIZE(n) ((n) <= MAX_TILE && (CHEAP || (n) <= 2))
 #define TILES(call)                                                                                                     \
-    const int64_t vectors = (job->width + LANES - 1) / LANES;                                                           \
+    const int64_t end = first + 2 * job->block <= job->width ? first + job->block : job->width;                         \
+    const int64_t vectors = (end - first + LANES - 1) / LANES;                                                          \
     for (int64_t done = 0; done < vectors;) {                                                                           \
-        const int64_t c = done * LANES, left = vectors - done;                                                          \
+        const int64_t c = first + done * LANES, left = vectors - done;                                                  \
         if (SIZE(10) && (left == 9 || left == 10)) { call(10); done += 10; }                                            \
         else if (SIZE(8) && left >= 7) { call(8); done += 8; }                                                          \
         else if (SIZE(5) && left == 5) { call(5); done += 5; }                                                          \
@@ -279,7 +300,7 @@ INLINE void NAME(backward_tile)(const Job *job, int64_t item, int64_t c, const i
 #define BACKWARD(n) NAME(backward_tile)(job, item, c, n, kind, plain)
 
 #define DEFINE(label, activation)                                                                                       \
-    static void NAME(forward_##label)(const Job *job, int64_t item) {                                                   \
+    static void NAME(forward_##label)(const Job *job, int64_t item, int64_t first) {                                                   \
         enum { kind = activation };                                                                                     \
         const int is_plain = CHEAP && !job->term && !job->edge_weight && !job->other_weight;                            \
         if (is_plain && job->slope_sum) { enum { plain = 1, slopes = 1 }; TILES(FORWARD) }                               \
@@ -287,7 +308,7 @@ INLINE void NAME(backward_tile)(const Job *job, int64_t item, int64_t c, const i
         else if (job->slope_sum) { enum { plain = 0, slopes = 1 }; TILES(FORWARD) }                                     \
         else { enum { plain = 0, slopes = 0 }; TILES(FORWARD) }                                                         \
     }                                                                                                                   \
-    static void NAME(backward_##label)(const Job *job, int64_t item) {                                                  \
+    static void NAME(backward_##label)(const Job *job, int64_t item, int64_t first) {                                                  \
         enum { kind = activation };                                                                                     \
         const int is_plain = CHEAP && !job->term && !job->edge_weight && !job->other_weight;                            \
         if (is_plain) { enum { plain = 1 }; TILES(BACKWARD) }                                                           \

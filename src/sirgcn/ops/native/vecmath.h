@@ -2,9 +2,10 @@
 
 #if REAL_IS_FLOAT
 
-/* 2^n * P(r), x = n ln 2 + r; arguments are clamped to where the result is a normal number. Coefficients from Cephes. */
+/* 2^n * P(r), x = n ln 2 + r. Arguments are clamped to where the bits of 2^n are those of 0 and of infinity: a result that is
+   no normal number is one of these, so that z * sigmoid(z) of a huge -z is 0 as well. Coefficients from Cephes. */
 INLINE V NAME(exp)(V x) {
-    const V low = NAME(splat)(-87.3f), high = NAME(splat)(88.3f), magic = NAME(splat)(12582912.0f); /* 1.5 * 2^23 */
+    const V low = NAME(splat)(-88.0f), high = NAME(splat)(89.0f), magic = NAME(splat)(12582912.0f); /* 1.5 * 2^23 */
     x = NAME(pick)((M)(x < low), low, x);
     x = NAME(pick)((M)(x > high), high, x);
     V shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
@@ -62,9 +63,9 @@ INLINE V NAME(erf)(V x) {
     return x * top / bottom;
 }
 
-/* Cephes: a polynomial near 0, the exponential elsewhere. */
+/* Cephes: a polynomial near 0, the exponential elsewhere; at the bound it is 1 exactly, which GELU multiplies by z^2. */
 INLINE V NAME(tanh)(V x) {
-    const V bound = NAME(splat)(9.0f);
+    const V bound = NAME(splat)(10.0f);
     V q = x * x;
     V near = q * -5.70498872745e-3f + 2.06390887954e-2f;
     near = near * q + -5.37397155531e-2f;
