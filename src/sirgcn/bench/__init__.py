@@ -1,5 +1,27 @@
-"""Time and memory against peers, as ratios in one run: what `make bench` runs."""
+"""Time and memory against peers, as ratios in one run: what `make bench` runs.
 
-from sirgcn.bench.memory import Measurement, measure_memory
+`python -m sirgcn.bench --help` lists the options; `sirgcn.bench.record` describes the JSON.
+"""
 
-__all__ = ["Measurement", "measure_memory"]
+from sirgcn.bench.graphs import SHAPES, Graph, LeftOut, Shape
+from sirgcn.bench.memory import Case, measure_memory
+from sirgcn.bench.peers import PEERS, SUITES, Peer, Problem
+from sirgcn.bench.targets import TARGETS, Target
+from sirgcn.bench.timing import Effort, interleave
+
+__all__ = [
+    "PEERS",
+    "SHAPES",
+    "SUITES",
+    "TARGETS",
+    "Case",
+    "Effort",
+    "Graph",
+    "LeftOut",
+    "Peer",
+    "Problem",
+    "Shape",
+    "Target",
+    "interleave",
+    "measure_memory",
+]

@@ -1,103 +1,183 @@
-"""Peak memory and time of the tiled layer against the same layer with the message of every edge built at once."""
+"""Peak memory of one pass, in a process of its own.
 
+What is reported is what the pass adds to the memory that the graph, its grouping, the inputs and the parameters take:
+the output, the incoming gradient, all gradients, and whatever the implementation keeps in between.
+"""
+
+import ctypes
+import functools
 import multiprocessing
+import os
 import resource
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from statistics import median
+from multiprocessing.connection import Connection
+from pathlib import Path
 
 import torch
-from torch import nn
 
-from sirgcn.nn import SIRConv
+from sirgcn.bench.graphs import LeftOut, Shape, evenly
+from sirgcn.bench.peers import AGGREGATION, BOTH, COMPILED, LAYER, MAX, MLP, OURS, PEERS, Peer, Problem
+
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
+"""Settings of glibc under which every large block goes back to the system when it is freed, so that the peak of the
+process is that of the memory in use."""
+
+LARGE = Shape(
+    "sixteen_million", 64, "1M nodes, 16M edges", functools.partial(evenly, nodes=1_000_000, edges=16_000_000)
+)
+"""The graph on which an edges-by-channels tensor takes 4.1 GB."""
+
+SCRATCH = tuple(
+    Shape(f"{name}_edges", 128, f"20,000 nodes, {edges:,} edges", functools.partial(evenly, 20_000, edges))
+    for name, edges in (("few", 250_000), ("many", 1_000_000))
+)
+"""Two graphs of the same nodes, one with four times the edges: scratch memory must not tell them apart."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One forward and backward pass of a SIRConv on a random graph."""
+    """A pass whose memory is measured."""
 
-    aggr: str
-    tiled: bool
-    nodes: int
-    edges: int
-    channels: int
+    suite: str
+    peer: str
+    shape: Shape
+    mode: str
     threads: int
 
-
-@dataclass(frozen=True)
-class Measurement:
-    """What the two forms of a layer took; memory is what the pass added to the peak, time the median of the repeats."""
-
-    aggr: str
-    nodes: int
-    edges: int
-    channels: int
-    threads: int
-    repeats: int
-    tiled_bytes: int
-    materialised_bytes: int
-    tiled_seconds: list[float]
-    materialised_seconds: list[float]
-
-    @property
-    def memory_ratio(self) -> float:
-        """Materialised over tiled memory."""
-        return self.materialised_bytes / self.tiled_bytes
-
-    @property
-    def time_ratio(self) -> float:
-        """Materialised over tiled time."""
-        return median(self.materialised_seconds) / median(self.tiled_seconds)
+    def find(self) -> Peer:
+        """Its entry in the table of peers."""
+        return next(peer for peer in PEERS if (peer.suite, peer.name) == (self.suite, self.peer))
 
 
-def measure_memory(nodes: int, edges: int, channels: int, repeats: int = 3) -> list[Measurement]:
-    """Measure an MLP as sigma (sum) and max, tiled and materialised, each pass in a process of its own, interleaved."""
-    found = []
-    for aggr in ("sum", "max"):
-        runs: dict[bool, list[tuple[int, float]]] = {True: [], False: []}
-        for _ in range(repeats):
-            for tiled in (True, False):
-                case = Case(aggr, tiled, nodes, edges, channels, torch.get_num_threads())
-                runs[tiled].append(_in_own_process(case))
-        found.append(
-            Measurement(
-                aggr,
-                nodes,
-                edges,
-                channels,
-                torch.get_num_threads(),
-                repeats,
-                tiled_bytes=int(median(memory for memory, _ in runs[True])),
-                materialised_bytes=int(median(memory for memory, _ in runs[False])),
-                tiled_seconds=[seconds for _, seconds in runs[True]],
-                materialised_seconds=[seconds for _, seconds in runs[False]],
-            )
-        )
+def cases(full: bool, shapes: tuple[Shape, ...], threads: int) -> list[Case]:
+    """What a form measures: the large graph and the scratch of the tiled forms; with `full` every peer on `shapes`."""
+    found = [Case(AGGREGATION, OURS, LARGE, BOTH, threads), Case(LAYER, OURS, LARGE, BOTH, threads)]
+    if full:
+        found.append(Case(AGGREGATION, "eager, propagate", LARGE, BOTH, threads))
+        found.append(Case(AGGREGATION, "eager, index_add", LARGE, BOTH, threads))
+    for suite in (MAX, MLP):
+        found += [Case(suite, OURS, shape, BOTH, threads) for shape in SCRATCH]
+        if full:
+            found += [Case(suite, "materialised", shape, BOTH, threads) for shape in SCRATCH]
+    if full:
+        found += [
+            Case(peer.suite, peer.name, shape, mode, threads)
+            for shape in shapes
+            for peer in PEERS
+            if peer.suite in (AGGREGATION, LAYER)
+            for mode in peer.modes
+        ]
     return found
 
 
-def _in_own_process(case: Case) -> tuple[int, float]:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_run, (case,))
+def measure_memory(case: Case) -> dict[str, int]:
+    """The bytes that the pass adds to the peak (`added_bytes`), and the peak with all inputs (`peak_bytes`).
+
+    Raises:
+        LeftOut: the peer does not apply, does not fit, or failed.
+    """
+    context = multiprocessing.get_context("forkserver")
+    # The server loads torch and PyG once; a process that it forks starts with them and without threads.
+    context.set_forkserver_preload([__name__])
+    receiver, sender = context.Pipe(duplex=False)
+    with _allocator():
+        process = context.Process(target=_run, args=(case, sender))
+        process.start()
+    sender.close()
+    try:
+        answer: dict[str, int] | str = receiver.recv()
+    except EOFError:
+        answer = "the process was killed, most likely for want of memory"
+    process.join()
+    if isinstance(answer, str):
+        raise LeftOut(answer)
+    return answer
 
 
-def _run(case: Case) -> tuple[int, float]:
+@contextmanager
+def _allocator() -> Iterator[None]:
+    before = {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")}
+    for name in before:
+        del os.environ[name]
+    os.environ.update(ALLOCATOR)
+    try:
+        yield
+    finally:
+        for name in ALLOCATOR:
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def _run(case: Case, sender: Connection) -> None:
+    try:
+        sender.send(_measure(case))
+    except Exception as error:
+        sender.send(str(error) if isinstance(error, LeftOut) else f"{type(error).__name__}: {error}")
+
+
+def _measure(case: Case) -> dict[str, int]:
     torch.set_num_threads(case.threads)
     torch.manual_seed(0)
-    width = case.channels
-    sigma = nn.Sequential(nn.ReLU(), nn.Linear(width, width), nn.ReLU())
-    conv = SIRConv(width, width, aggr=case.aggr, activation=sigma, fused=case.tiled)
-    x = torch.randn(case.nodes, width, requires_grad=True)
-    edge_index = torch.randint(case.nodes, (2, case.edges))
-    # A pass on few edges loads the libraries, so that the peak before the measured pass is that of the inputs.
-    conv(x, edge_index[:, :1000]).sum().backward()
-    before, start = _peak_bytes(), time.perf_counter()
-    conv(x, edge_index).sum().backward()
-    return _peak_bytes() - before, time.perf_counter() - start
+    peer = case.find()
+    # The same pass on a tiny graph loads every library.
+    tiny = Problem(evenly(64, 512), case.shape.channels, case.threads)
+    peer.make(tiny).run(case.mode, torch.ones_like)
+    problem = Problem(case.shape.build(), case.shape.channels, case.threads)
+    check_fit(peer, problem)
+    work = peer.make(problem)
+    if peer.family == COMPILED:
+        # The compiler's own memory is not that of the pass.
+        work.run(case.mode, torch.ones_like)
+    give_back()
+    before = _reset_peak()
+    work.run(case.mode, torch.ones_like)
+    peak = _peak()
+    return {"added_bytes": peak - before, "peak_bytes": peak}
 
 
-def _peak_bytes() -> int:
-    # Linux counts in KiB, macOS in bytes.
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+def give_back() -> None:
+    """Hand free memory back to the system, where the C library can."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+
+def check_fit(peer: Peer, problem: Problem) -> float:
+    """The bytes that the peer needs at once, estimated, refused where they are not to be had without swapping."""
+    needed = peer.copies * problem.edge_bytes
+    available = _kibibytes("/proc/meminfo", "MemAvailable")
+    if available is not None and needed > 0.85 * available:
+        raise LeftOut(f"needs about {needed / 1e9:.0f} GB of memory, {available / 1e9:.0f} GB are free")
+    return needed
+
+
+def _reset_peak() -> int:
+    """Memory now, from which the peak counts anew where the system allows it."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return _peak()
+    return _kibibytes("/proc/self/status", "VmRSS") or _peak()
+
+
+def _peak() -> int:
+    # Not ru_maxrss where it can be avoided: a process inherits that of the one which started it.
+    peak = _kibibytes("/proc/self/status", "VmHWM")
+    if peak is None:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return peak
+
+
+def _kibibytes(file: str, field: str) -> int | None:
+    path = Path(file)
+    if not path.exists():
+        return None
+    for line in path.read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0]) * 1024
+    return None

@@ -31,7 +31,7 @@ _TILE_TENSORS = 8
 
 @functools.cache
 def _tile_elements() -> int:
-    """Elements of a tile's tensor such that all that are in use fit into the last cache; 2**20 where it is not known."""
+    """Elements of a tile's tensor such that all in use fit into the last cache; 2**20 where its size is not known."""
     try:
         cache = os.sysconf("SC_LEVEL3_CACHE_SIZE")
     except (AttributeError, ValueError, OSError):
