@@ -18,8 +18,8 @@ from sirgcn.bench.run import PARTS, Plan, steps
 from sirgcn.bench.tables import markdown, print_tables
 from sirgcn.bench.timing import Effort
 
-# A sample of the quick form lasts 20 ms at least, and a slow peer is given up after a second.
-QUICK = Effort(repeats=5, sample_seconds=0.02, run_seconds=1.0)
+# A sample of the quick form lasts 20 ms at least, and a slow peer is given up early.
+QUICK = Effort(repeats=5, sample_seconds=0.02, run_seconds=0.6)
 FULL = Effort(repeats=15, sample_seconds=0.1, run_seconds=20.0)
 
 
@@ -49,7 +49,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         nargs="+",
         choices=families,
         metavar="PEER",
-        help=f"beside ours, of {', '.join(families)}; default: all",
+        help=f"beside ours, of {', '.join(map(repr, families))}; default: all",
     )
     parser.add_argument(
         "--threads",
