@@ -157,8 +157,10 @@ INLINE void NAME(forward_tile)(const Job *job, int64_t item, int64_t c, const in
             count[t] = (M)sum[t];
         }
         for (; i < stop; i++) {
-            if (i + AHEAD < job->edges)
+            if (i + AHEAD < job->edges) {
                 NAME(fetch)((const STORED *)job->other + index_at(job->node, job->wide_index, i + AHEAD) * job->other_stride + c, n);
+                if (!plain && job->term) NAME(fetch)(NAME(term_row)(job, index_at(job->edge, job->wide_index, i + AHEAD)) + c, n);
+            }
             int64_t other = index_at(job->node, job->wide_index, i);
             const STORED *met = (const STORED *)job->other + other * job->other_stride;
             const STORED *term = 0;
@@ -200,6 +202,15 @@ INLINE void NAME(forward_tile)(const Job *job, int64_t item, int64_t c, const in
 /* out[g] = self_weight[g] * sum over the group of w * grad[node] * sigma'(self[g] + other[node] + term), with groups by source;
    the gradients of the edge term and of the edge weights are left on the way. */
 INLINE void NAME(backward_tile)(const Job *job, int64_t item, int64_t c, const int n, int kind, int plain) {
+    const int table = job->table_partial != 0, weighs = job->grad_weight != 0;
+    /* Elements that the vector before has dealt with already are not added twice. */
+    M fresh[MAX_TILE];
+    for (int t = 0; !plain && t < n; t++) {
+        const int64_t overlap = c + t * LANES - AT(c, t);
+        MASK lanes[LANES];
+        for (int lane = 0; lane < LANES; lane++) lanes[lane] = lane < overlap ? 0 : -1;
+        __builtin_memcpy(&fresh[t], lanes, sizeof lanes);
+    }
     int64_t unit = item * job->item, end = unit + job->item;
     if (end > job->edges + job->groups) end = job->edges + job->groups;
     int64_t group = group_of_unit(job, unit);
@@ -221,6 +232,7 @@ INLINE void NAME(backward_tile)(const Job *job, int64_t item, int64_t c, const i
                 int64_t next = index_at(job->node, job->wide_index, i + AHEAD);
                 NAME(fetch)((const STORED *)job->other + next * job->other_stride + c, n);
                 NAME(fetch)((const STORED *)job->grad + next * job->grad_stride + c, n);
+                if (!plain && job->term) NAME(fetch)(NAME(term_row)(job, index_at(job->edge, job->wide_index, i + AHEAD)) + c, n);
             }
             int64_t other = index_at(job->node, job->wide_index, i), edge = 0;
             const STORED *met = (const STORED *)job->other + other * job->other_stride;
@@ -232,7 +244,7 @@ INLINE void NAME(backward_tile)(const Job *job, int64_t item, int64_t c, const i
                 a = job->other_weight ? ((const REAL *)job->other_weight)[other] : 1;
                 w = job->edge_weight ? ((const REAL *)job->edge_weight)[edge] * a : a;
                 if (job->term) term = NAME(term_row)(job, edge);
-                if (job->table_partial) {
+                if (table) {
                     int64_t type = index_at(job->edge_type, job->wide_type, edge);
                     term_grad = (REAL *)job->table_partial + (item * job->types + type) * job->width;
                 } else if (job->grad_term) {
@@ -249,22 +261,12 @@ INLINE void NAME(backward_tile)(const Job *job, int64_t item, int64_t c, const i
                 if (!plain && term_grad) {
                     REAL *at = term_grad + AT(c, t);
                     V add = gz * b;
-                    if (job->table_partial) {
-                        /* Elements that the vector before has added already are added as 0. */
-                        int64_t overlap = c + t * LANES - AT(c, t);
-                        for (int64_t lane = 0; lane < overlap && lane < LANES; lane++) add[lane] = 0;
-                        add += NAME(load_real)(at);
-                    }
+                    if (table) add = NAME(load_real)(at) + (V)((M)add & fresh[t]);
                     NAME(store_real)(at, add);
                 }
-                if (!plain && job->grad_weight) {
-                    V part = g * f;
-                    int64_t overlap = c + t * LANES - AT(c, t);
-                    for (int64_t lane = 0; lane < overlap && lane < LANES; lane++) part[lane] = 0;
-                    dot += part;
-                }
+                if (!plain && weighs) dot += (V)((M)(g * f) & fresh[t]);
             }
-            if (!plain && job->grad_weight) {
+            if (!plain && weighs) {
                 REAL total = 0;
                 for (int lane = 0; lane < LANES; lane++) total += dot[lane];
                 ((REAL *)job->grad_weight)[edge] += total * a * b;

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "job.h"
 
@@ -31,6 +32,7 @@ static Isa isas[4];
 static int num_isas, first_isa;
 
 static void find_isas(void) {
+    num_isas = 0;
 #if defined(__x86_64__)
     __builtin_cpu_init();
 #ifdef SIRGCN_LOWER_VECTORS
@@ -80,10 +82,14 @@ static GompParallel gomp_parallel(void) {
     return found;
 }
 
+/* The process that loaded this module. One that it forks has the book of the OpenMP threads but not the threads: waiting for
+   them would last for ever. */
+static pid_t home;
+
 /* Every index once, by whichever thread is free; what a task computes must not depend on which. */
 static void run(Task task, void *context, int64_t count, int threads) {
     Work work = {task, context, count, 0};
-    GompParallel parallel = threads > 1 && count > 1 ? gomp_parallel() : 0;
+    GompParallel parallel = threads > 1 && count > 1 && getpid() == home ? gomp_parallel() : 0;
     if (parallel)
         parallel(take_work, &work, count < threads ? (unsigned)count : (unsigned)threads, 0);
     else
@@ -540,5 +546,6 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__kernels(void) {
     find_isas();
+    home = getpid();
     return PyModule_Create(&definition);
 }
