@@ -86,7 +86,6 @@ def _run(
         self.stride(0),
         other.data_ptr(),
         other.stride(0),
-        other.size(0),
         0 if grad is None else grad.data_ptr(),
         0 if grad is None else grad.stride(0),
         0 if edge is None else edge.data_ptr(),

@@ -14,7 +14,6 @@ typedef struct {
     int64_t groups, edges;
     /* forward: self = query, other = key; backward: self = key, other = query, and grad has the rows of query. */
     const void *self, *other, *grad;
-    int64_t others; /* rows of other and grad */
     int64_t self_stride, other_stride, grad_stride;
     const void *term;      /* [E, d], or the table [K, d] */
     const void *edge_type; /* [E], with a table */
@@ -30,12 +29,11 @@ typedef struct {
     int64_t width;
     /* Scheduling: items of `item` units, an edge or the start of a group being one unit each. */
     int64_t item, num_items;
-    int64_t block; /* channels of one task: few where the rows do not fit into the cache, so that a block of all rows does */
     void *partial; /* [num_items, d] or [num_items, 2, d]: what an item adds to a group that an earlier one began */
     void *table_partial; /* [num_items, K, d]: an item's part of the table's gradient */
 } Job;
 
-typedef void (*Kernel)(const Job *job, int64_t item, int64_t first_channel);
+typedef void (*Kernel)(const Job *job, int64_t item);
 
 static inline int64_t index_at(const void *p, int wide, int64_t i) {
     return wide ? ((const int64_t *)p)[i] : (int64_t)((const int32_t *)p)[i];

@@ -285,10 +285,9 @@ INLINE void NAME(backward_tile)(const Job *job, int64_t item, int64_t c, const i
 #define CHEAP ((int)kind <= LEAKY_RELU && MAX_TILE > 2)
 #define SIZE(n) ((n) <= MAX_TILE && (CHEAP || (n) <= 2))
 #define TILES(call)                                                                                                     \
-    const int64_t end = first + 2 * job->block <= job->width ? first + job->block : job->width;                         \
-    const int64_t vectors = (end - first + LANES - 1) / LANES;                                                          \
+    const int64_t vectors = (job->width + LANES - 1) / LANES;                                                           \
     for (int64_t done = 0; done < vectors;) {                                                                           \
-        const int64_t c = first + done * LANES, left = vectors - done;                                                  \
+        const int64_t c = done * LANES, left = vectors - done;                                                          \
         if (SIZE(10) && (left == 9 || left == 10)) { call(10); done += 10; }                                            \
         else if (SIZE(8) && left >= 7) { call(8); done += 8; }                                                          \
         else if (SIZE(5) && left == 5) { call(5); done += 5; }                                                          \
@@ -302,7 +301,7 @@ INLINE void NAME(backward_tile)(const Job *job, int64_t item, int64_t c, const i
 #define BACKWARD(n) NAME(backward_tile)(job, item, c, n, kind, plain)
 
 #define DEFINE(label, activation)                                                                                       \
-    static void NAME(forward_##label)(const Job *job, int64_t item, int64_t first) {                                                   \
+    static void NAME(forward_##label)(const Job *job, int64_t item) {                                                   \
         enum { kind = activation };                                                                                     \
         const int is_plain = CHEAP && !job->term && !job->edge_weight && !job->other_weight;                            \
         if (is_plain && job->slope_sum) { enum { plain = 1, slopes = 1 }; TILES(FORWARD) }                               \
@@ -310,7 +309,7 @@ INLINE void NAME(backward_tile)(const Job *job, int64_t item, int64_t c, const i
         else if (job->slope_sum) { enum { plain = 0, slopes = 1 }; TILES(FORWARD) }                                     \
         else { enum { plain = 0, slopes = 0 }; TILES(FORWARD) }                                                         \
     }                                                                                                                   \
-    static void NAME(backward_##label)(const Job *job, int64_t item, int64_t first) {                                                  \
+    static void NAME(backward_##label)(const Job *job, int64_t item) {                                                  \
         enum { kind = activation };                                                                                     \
         const int is_plain = CHEAP && !job->term && !job->edge_weight && !job->other_weight;                            \
         if (is_plain) { enum { plain = 1 }; TILES(BACKWARD) }                                                           \

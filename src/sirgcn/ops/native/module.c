@@ -104,10 +104,9 @@ typedef struct {
     int real;
 } Aggregation;
 
-/* Blocks of channels one after the other, so that all threads work on the same one. */
-static void run_item(void *context, int64_t index) {
+static void run_item(void *context, int64_t item) {
     Aggregation *a = context;
-    a->kernel(a->job, index % a->job->num_items, index / a->job->num_items * a->job->block);
+    a->kernel(a->job, item);
 }
 
 static void add_row(void *to, const void *from, int64_t width, int real) {
@@ -129,13 +128,6 @@ static void sum_table(void *context, int64_t type) {
 
 /* Edges and groups of one item. It is the same for every number of threads, so that sums are too. */
 #define ITEM 1024
-/* Channels of a block where the rows that are met take more than the cache; neither changes a result. */
-#ifndef BLOCK
-#define BLOCK 128
-#endif
-#ifndef CACHE
-#define CACHE (4 << 20)
-#endif
 /* Parts of a table's gradient: few, as each holds a whole table. */
 #define TABLE_ITEMS 64
 
@@ -160,11 +152,7 @@ static int aggregate(Job *job, int dtype, int backward, int activation, int thre
         free(job->table_partial);
         return -1;
     }
-    /* An edge's weight has one gradient for all channels. */
-    const int64_t met = job->others * job->width * a.real * (backward ? 2 : 1);
-    job->block = met > CACHE && !job->grad_weight && job->width > BLOCK ? BLOCK : job->width;
-    /* The last block takes the rest as well: narrower than a vector, it would write into the block before, at the same time. */
-    run(run_item, &a, job->num_items * (job->width / job->block), threads);
+    run(run_item, &a, job->num_items, threads);
     for (int64_t item = 1; item < job->num_items; item++) {
         int64_t unit = item * job->item, group = group_of_unit(job, unit);
         if (unit == index_at(job->ptr, job->wide_index, group) + group) continue;
@@ -358,7 +346,7 @@ static int has_count(Py_ssize_t got, Py_ssize_t expected) {
 
 static PyObject *py_aggregate(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    if (!has_count(count, 31)) return NULL;
+    if (!has_count(count, 30)) return NULL;
     Job job = {0};
     Py_ssize_t i = 0;
     const int backward = (int)number(args, &i), dtype = (int)number(args, &i), activation = (int)number(args, &i);
@@ -375,7 +363,6 @@ static PyObject *py_aggregate(PyObject *self, PyObject *const *args, Py_ssize_t 
     job.self_stride = number(args, &i);
     job.other = address(args, &i);
     job.other_stride = number(args, &i);
-    job.others = number(args, &i);
     job.grad = address(args, &i);
     job.grad_stride = number(args, &i);
     job.term = address(args, &i);
