@@ -186,9 +186,11 @@ class _Plan:
         query, table, key = grad_ends.split([inputs.query.size(-1), width, inputs.key.size(-1)], dim=-1)
         return query, key, table
 
-    def message(self, tile: _Tile, ends: Tensor, edge_weight: Tensor | None) -> Tensor:
+    def message(
+        self, tile: _Tile, ends: Tensor, edge_weight: Tensor | None, network: nn.Module | None = None
+    ) -> Tensor:
         """w_uv * b_v * g(ends) for the tile's edges, `[*batch, tile, d_out]`; a_u is applied once per node."""
-        message: Tensor = self.network(ends)
+        message: Tensor = (network or self.network)(ends)
         if message.shape[:-1] != ends.shape[:-1]:
             raise ValueError(
                 f"network: expected one message per row of its input, shape "
@@ -238,11 +240,15 @@ def _untiled(plan: _Plan, inputs: _Inputs) -> Tensor:
         total = message.new_zeros(shape, dtype=accumulation_dtype(message.dtype))
         total = total.index_add(-2, tile.target, message.to(total.dtype))
         return plan.scale_targets(total).to(message.dtype)
-    first = _first_max(message.detach(), tile.target, plan.neighbors.num_targets)
-    isolated = (plan.neighbors.in_degree() == 0).unsqueeze(-1)
-    # One more row of zeros is what a target without neighbours takes.
-    padded = torch.cat([message, message.new_zeros([*message.shape[:-2], 1, message.size(-1)])], -2)
-    return padded.gather(-2, torch.where(isolated, message.size(-2), first))
+    if torch.compiler.is_compiling() or plan.neighbors.num_edges == 0:
+        # One more row of zeros is what a target without neighbours takes.
+        message = torch.cat([message, message.new_zeros([*message.shape[:-2], 1, message.size(-1)])], -2)
+        first = _first_max(message[..., :-1, :].detach(), tile.target, plan.neighbors.num_targets)
+        isolated = (plan.neighbors.in_degree() == 0).unsqueeze(-1)
+        return message.gather(-2, torch.where(isolated, message.size(-2) - 1, first))
+    winner = message.new_full(shape, -1, dtype=torch.int64)
+    _raise_max(message.new_zeros(shape), winner, tile, message.detach())
+    return torch.where(winner < 0, 0, message.gather(-2, winner.clamp(min=0)))
 
 
 def _first_max(message: Tensor, segment: Tensor, num_segments: int) -> Tensor:
@@ -257,6 +263,21 @@ def _first_max(message: Tensor, segment: Tensor, num_segments: int) -> Tensor:
     place = torch.where(is_top, place, message.size(-2))
     first = place.new_full(shape, message.size(-2))
     return first.scatter_reduce(-2, index, place, "amin")
+
+
+def _raise_max(top: Tensor, winner: Tensor, tile: _Tile, message: Tensor) -> None:
+    """Raise the maxima so far to those of the tile's messages, and note the places of the edges that hold them."""
+    if native.takes_rows(message):
+        native.max_rows(top, winner, tile.target, message, tile.start)
+        return
+    # Only the tile's own targets take part, however many nodes lie between them.
+    targets, segment = torch.unique_consecutive(tile.target, return_inverse=True)
+    place = _first_max(message, segment, targets.numel())
+    best = message.gather(-2, place)
+    before, held = top.index_select(-2, targets), winner.index_select(-2, targets)
+    better = (held < 0) | (best > before) | (best.isnan() & ~before.isnan())
+    top.index_copy_(-2, targets.long(), torch.where(better, best, before))
+    winner.index_copy_(-2, targets.long(), torch.where(better, place + tile.start, held))
 
 
 class _Tiled(torch.autograd.Function):
@@ -304,6 +325,8 @@ class _Tiled(torch.autograd.Function):
         ]
         parameter_totals: list[Tensor | None] = [None] * len(parameters)
         may_write = _may_write(plan.network)
+        # The weights' gradient is the one thing for which a message's value is needed again.
+        network = plan.network if totals[3] is not None or ctx.context.enabled else _without_values(plan.network)
         if winner is None:
             grad = plan.scale_targets(grad)
         with ctx.context.replay():
@@ -314,7 +337,7 @@ class _Tiled(torch.autograd.Function):
                     leaves.append(weight.requires_grad_(totals[3] is not None))
                 with torch.enable_grad(), ctx.context.autocast():
                     ends = leaves[0].clone() if may_write else leaves[0]
-                    message = plan.message(tile, ends, weight)
+                    message = plan.message(tile, ends, weight, network)
                 grad_message = _grad_of_message(grad, winner, tile).to(message.dtype)
                 wanted = [leaf for leaf in leaves if leaf.requires_grad]
                 parts = list(torch.autograd.grad(message, [*wanted, *parameters], grad_message, allow_unused=True))
@@ -331,6 +354,50 @@ class _Tiled(torch.autograd.Function):
             for total, tensor in zip(totals, inputs, strict=True)
         ]
         return None, *cast, *parameter_totals
+
+
+def _without_values(network: nn.Module) -> nn.Module:
+    """The network for a backward pass that needs gradients but not messages: a linear layer at its end is skipped."""
+    if type(network) is not nn.Sequential or len(network) == 0:
+        return network
+    last = network[-1]
+    # PyG's own linear layer is one of torch, too, in all but name.
+    plain = type(last) is nn.Linear or type(last).__name__ == "Linear"
+    if not plain or last._forward_hooks or last._forward_pre_hooks or last._backward_hooks:
+        return network
+    return nn.Sequential(*list(network)[:-1], _Unvalued(last))
+
+
+class _Unvalued(nn.Module):
+    """A linear layer whose output is never read."""
+
+    def __init__(self, linear: nn.Module) -> None:
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, h: Tensor) -> Tensor:
+        out: Tensor = _UnvaluedLinear.apply(h, self.linear.weight, self.linear.bias)  # type: ignore[no-untyped-call]
+        return out
+
+
+class _UnvaluedLinear(torch.autograd.Function):
+    """The gradients of h W^T + b without its value: one matrix product less."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(h, weight)
+        return h.new_empty(*h.shape[:-1], weight.size(0))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        h, weight = ctx.saved_tensors
+        needs_h, needs_weight, needs_bias = ctx.needs_input_grad
+        rows = grad.flatten(0, -2)
+        return (
+            grad @ weight if needs_h else None,
+            rows.t() @ h.flatten(0, -2) if needs_weight else None,
+            rows.sum(0) if needs_bias else None,
+        )
 
 
 def _may_write(network: nn.Module) -> bool:
@@ -388,17 +455,7 @@ def _forward_max(plan: _Plan, inputs: _Inputs) -> tuple[Tensor, Tensor]:
             shape = [*message.shape[:-2], plan.neighbors.num_targets, message.size(-1)]
             out = message.new_zeros(shape)
             winner = torch.full(shape, -1, device=message.device)
-        if native.takes_rows(message):
-            native.max_rows(out, winner, tile.target, message, tile.start)
-            continue
-        # Only the tile's own targets take part, however many nodes lie between them.
-        targets, segment = torch.unique_consecutive(tile.target, return_inverse=True)
-        place = _first_max(message, segment, targets.numel())
-        top = message.gather(-2, place)
-        before, held = out.index_select(-2, targets), winner.index_select(-2, targets)
-        better = (held < 0) | (top > before) | (top.isnan() & ~before.isnan())
-        out.index_copy_(-2, targets.long(), torch.where(better, top, before))
-        winner.index_copy_(-2, targets.long(), torch.where(better, place + tile.start, held))
+        _raise_max(out, winner, tile, message)
     assert out is not None
     return out, winner
 
