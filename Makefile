@@ -8,11 +8,11 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs bench clean
+.PHONY: help demo test check docs bench sanitize wheel clean
 
 help: ## list the targets
 	@echo "make <target>  [PYTHON=python3.12 for a new .venv] [JOBS=2 test processes] [ARGS=... for the tool]"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-7s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(STAMP) ## train SIR-GCN and GCN on a small DictionaryLookup, print both accuracies
 	$(BIN)/python examples/dictionary_lookup.py $(ARGS)
@@ -23,7 +23,7 @@ test: $(STAMP) ## run the tests
 check: $(STAMP) ## lint, format, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy src tests examples docs/conf.py
+	$(BIN)/mypy src tests examples tools docs/conf.py
 	$(BIN)/lint-imports
 
 # --fresh-env: a second run would otherwise pass over the warnings of the first.
@@ -32,6 +32,24 @@ docs: $(STAMP) ## build the documentation, warnings are errors
 
 bench: $(STAMP) ## measure time and memory against peers
 	$(BIN)/python -m sirgcn.bench $(ARGS)
+
+# Two instruction sets of the one source; torch's and Python's own leaks are not ours to look for.
+SANITIZED  := $(CURDIR)/build/sanitize
+SANITIZING := LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 PYTHONPATH=$(SANITIZED) $(BIN)/python
+
+sanitize: $(STAMP) ## run the tests of the ops on C code with the address and undefined-behaviour sanitizers (2 minutes)
+	CC=gcc $(BIN)/python tools/build_kernels.py $(SANITIZED) --isa=avx2 -Og -g1 \
+		-fsanitize=address,undefined -fno-sanitize-recover=all
+	$(SANITIZING) -c "from sirgcn.ops.native import _kernels; assert _kernels.__file__.startswith('$(SANITIZED)')"
+	$(SANITIZING) -m pytest -q -p no:cacheprovider -n $(JOBS) $(addprefix tests/ops/test_,native.py aggregate.py tiled.py neighbors.py) \
+		-k 'not compiled and not inductor and not (test_aggregate and reference)' $(ARGS)
+
+# By way of the sdist: what it lacks, the wheel lacks too.
+wheel: $(STAMP) ## build sdist and wheel into dist/, install both without a compiler and try them (2 minutes)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python tools/check_wheel.py dist
 
 clean: ## remove caches and build output, keep .venv
 	rm -rf build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

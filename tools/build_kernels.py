@@ -1,0 +1,70 @@
+"""Build the package's C code with other flags into a folder of its own: `python tools/build_kernels.py FOLDER FLAG...`.
+
+The folder gets the package's Python files as they are and the C extension as the flags make it; with the folder first
+on PYTHONPATH, Python imports it instead of the installed package. What is newer than its sources is not built again.
+
+`--isa NAME` (repeatable) compiles these instruction sets only, scalar always; it takes the place of the others.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "sirgcn"
+NATIVE = Path("ops") / "native"
+ISAS = ("avx512", "avx2", "baseline", "scalar")
+
+
+def compile_extension(folder: Path, isas: set[str], flags: list[str]) -> None:
+    """Compile and link, the files side by side; the extension appears in the folder once it is whole."""
+    compiler = os.environ.get("CC", "gcc")
+    with tempfile.TemporaryDirectory() as name:
+        objects = Path(name)
+
+        def compile_file(stem: str) -> Path:
+            made = objects / f"{stem}.o"
+            include = sysconfig.get_paths()["include"]
+            command = [compiler, "-std=gnu11", "-fPIC", "-Wno-psabi", f"-I{include}", *flags, "-c"]
+            subprocess.run([*command, f"{SOURCE / NATIVE / stem}.c", "-o", str(made)], check=True)
+            return made
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            files = list(pool.map(compile_file, ["module", *(f"isa_{isa}" for isa in ISAS if isa in isas)]))
+        absent = [f"-Wl,--defsym,{isa}_kernels=scalar_kernels" for isa in ISAS if isa not in isas]
+        made = objects / "_kernels.abi3.so"
+        subprocess.run([compiler, "-shared", *flags, *absent, *map(str, files), "-o", str(made), "-lm"], check=True)
+        shutil.copy2(made, folder / "_kernels.new")
+    (folder / "_kernels.new").replace(folder / "_kernels.abi3.so")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--isa", action="append", choices=ISAS)
+    arguments, flags = parser.parse_known_args()
+    isas = {*(arguments.isa or ISAS), "scalar"}
+    package = arguments.folder / "sirgcn"
+    shutil.copytree(
+        SOURCE, package, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.so", "*.c", "*.h", "__pycache__")
+    )
+    made, recipe = package / NATIVE / "_kernels.abi3.so", package / NATIVE / "recipe.txt"
+    wanted = " ".join([*sorted(isas), *flags])
+    sources = [*(SOURCE / NATIVE).glob("*.[ch]"), Path(__file__)]
+    as_wanted = made.exists() and recipe.exists() and recipe.read_text() == wanted
+    if as_wanted and made.stat().st_mtime > max(path.stat().st_mtime for path in sources):
+        return
+    print(f"compiling {made}: {wanted}", file=sys.stderr)
+    recipe.unlink(missing_ok=True)
+    compile_extension(package / NATIVE, isas, flags)
+    recipe.write_text(wanted)
+
+
+if __name__ == "__main__":
+    main()

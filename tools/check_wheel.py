@@ -1,0 +1,111 @@
+"""Check what was built: `python tools/check_wheel.py DIST`, where DIST holds one sdist and the wheel built from it.
+
+The wheel is installed into a new environment without a compiler, where the C code must work; the sdist is installed
+without a compiler too, where torch must do the work instead. The dependencies are those of the environment that runs
+this script.
+"""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+SMOKE = """
+import sys, warnings
+from pathlib import Path
+import torch
+import sirgcn
+from sirgcn import SIRConv
+from sirgcn.ops import Neighbors, backends, sir_aggregate
+
+folder, native = Path(sys.argv[1]), sys.argv[2] == "native"
+assert Path(sirgcn.__file__).is_relative_to(folder), sirgcn.__file__
+reason = backends()["native"]
+assert (reason is None) == native, reason
+torch.manual_seed(0)
+edge_index = torch.randint(0, 50, (2, 400))
+x = torch.randn(50, 19, dtype=torch.float64, requires_grad=True)
+layer, plain = (SIRConv(19, 11, activation="gelu", backend=backend).double() for backend in (None, "reference"))
+plain.load_state_dict(layer.state_dict())
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    results = []
+    for module in (layer, layer, plain):
+        out = module(x, edge_index)
+        results.append([out, *torch.autograd.grad(out.square().sum(), [x, *module.parameters()])])
+for found in results[:2]:
+    torch.testing.assert_close(found, results[2], rtol=1e-12, atol=1e-12)
+ours = [str(w.message) for w in caught if "sirgcn" in str(w.message)]
+assert len(ours) == (0 if native else 1), ours
+assert native or (reason in ours[0] and "compiler" in ours[0]), ours
+print("forward and backward equal the reference;", "native: available" if native else ours[0])
+"""
+
+
+def run(command: list[str], **env: str) -> str:
+    """What the command prints; there is no compiler on its way."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SIRGCN_"))}
+    clean |= {"CC": "/bin/false", "CXX": "/bin/false", "PATH": str(Path(command[0]).parent), **env}
+    done = subprocess.run(command, env=clean, cwd="/", capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"failed: {' '.join(command)}\n{done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def check_contents(wheel: Path) -> None:
+    """One tag for every Python from 3.11 on; the C code compiled, its types beside it, and no tests."""
+    _, _, python, abi, platform = wheel.stem.split("-")
+    assert (python, abi) == ("cp311", "abi3"), wheel.name
+    assert platform != "any", wheel.name
+    names = zipfile.ZipFile(wheel).namelist()
+    for needed in ("sirgcn/py.typed", "sirgcn/ops/native/_kernels.pyi", "sirgcn/ops/native/_kernels.abi3.so"):
+        assert needed in names, f"{wheel.name} lacks {needed}"
+    others = [name for name in names if not name.startswith(("sirgcn/", "sirgcn-")) or "test" in name]
+    assert not others, f"{wheel.name} holds {others}"
+    print(f"{wheel.name}: {len(names)} files, {wheel.stat().st_size / 2**10:.0f} KiB")
+
+
+def check_wheel(wheel: Path, folder: Path) -> None:
+    """Installed into a new environment, the wheel works without a compiler."""
+    venv.create(folder, with_pip=True)
+    python = str(folder / "bin" / "python")
+    run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "-c", f"{ROOT}/constraints.txt", str(wheel)])
+    site = run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip()
+    # After the install, so that pip does not find this environment's own sirgcn. Later on the path, it is not imported.
+    (Path(site) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    print("wheel:", run([python, "-I", "-c", SMOKE, str(folder), "native"]).strip())
+
+
+def check_source(sdist: Path, folder: Path) -> None:
+    """Installed from source, the package does without a compiler and says so once."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder / "source", filter="data")
+    (source,) = (folder / "source").iterdir()
+    target = folder / "target"
+    pip = [sys.executable, "-m", "pip", "install", "-v", "--no-deps", "--no-build-isolation", "--target", str(target)]
+    log = run([*pip, str(source)])
+    said = [line for line in log.splitlines() if "building extension" in line and "failed" in line]
+    assert len(said) == 1, log
+    assert not list(target.rglob("*.so"))
+    print("source:", said[0].strip())
+    print("source:", run([sys.executable, "-c", SMOKE, str(target), "torch"], PYTHONPATH=str(target)).strip())
+
+
+def main() -> None:
+    dist = Path(sys.argv[1]).resolve()
+    (wheel,), (sdist,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
+    check_contents(wheel)
+    with tempfile.TemporaryDirectory() as name:
+        check_wheel(wheel, Path(name) / "clean")
+        check_source(sdist, Path(name) / "plain")
+
+
+if __name__ == "__main__":
+    main()
