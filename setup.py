@@ -14,7 +14,7 @@ setup(
             sources=[str(path) for path in sorted(NATIVE.glob("*.c"))],
             depends=[str(path) for path in sorted(NATIVE.glob("*.h"))],
             # The instruction set is chosen at run time; wide vectors in arguments stay inside a file.
-            extra_compile_args=["-O3", "-std=gnu11", "-Wno-psabi", *os.environ.get("SIRGCN_CFLAGS", "").split()],
+            extra_compile_args=["-O3", "-g0", "-std=gnu11", "-Wno-psabi", *os.environ.get("SIRGCN_CFLAGS", "").split()],
             libraries=["m", "dl"] if os.name == "posix" and os.uname().sysname == "Linux" else [],
             py_limited_api=True,
             # Without a compiler the package installs all the same, with one warning, and runs on plain PyTorch.

@@ -20,7 +20,7 @@ from tests.laws import Graph, Inputs
 if native.UNAVAILABLE is not None:
     pytest.skip(native.UNAVAILABLE, allow_module_level=True)
 
-from sirgcn.ops.native import _kernels
+import sirgcn.ops.native._kernels as _kernels
 
 ISAS = _kernels.isas()
 SINGLE, DOUBLE, BRAIN, HALF = torch.float32, torch.float64, torch.bfloat16, torch.float16

@@ -14,7 +14,7 @@ from torch import Tensor
 from sirgcn.ops import native, reference, triton_backend
 from sirgcn.ops.activation import Activation
 from sirgcn.ops.native import backend as native_backend
-from sirgcn.ops.neighbors import Grouping, Neighbors
+from sirgcn.ops.neighbors import Grouping, Neighbors, check_edge_index
 from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype
 
 
@@ -310,6 +310,10 @@ def _aggregate(
     backend: str,
     save: bool,
 ) -> tuple[Tensor, Tensor]:
+    # A traced graph was not looked at when it was grouped, and C does not look at all.
+    check_edge_index(graph[0], (key.size(0), query.size(0)))
+    if edge is not None and edge_type is not None:
+        _check_edge_type(edge_type, graph[0].size(1), edge.size(0))
     terms = EdgeTerms(edge, edge_type, edge_weight, target_weight, source_weight)
     out, slopes = _BACKENDS[backend].forward(
         query, key, _neighbors(graph, query, key), terms, Activation(activation, slope), save

@@ -13,7 +13,7 @@ from torch import Tensor
 
 UNAVAILABLE: str | None = None
 try:
-    from sirgcn.ops.native import _kernels
+    import sirgcn.ops.native._kernels as _kernels
 except ImportError as error:
     UNAVAILABLE = f"the C extension was not built ({error}); install from source with a C compiler"
 
@@ -31,10 +31,13 @@ def threads_for(elements: int) -> int:
 
 def limit_isa(name: str) -> None:
     """Use no instruction set wider than the one named (avx512, avx2, baseline, scalar), as `SIRGCN_ISA` does."""
+    if UNAVAILABLE is not None:
+        raise RuntimeError(f"SIRGCN_ISA: there is no instruction set to choose from: {UNAVAILABLE}")
     if not _kernels.limit_isa(name):
-        raise ValueError(f"SIRGCN_ISA: expected one that this machine has ({', '.join(_kernels.isas())}), got {name!r}")
+        raise ValueError(f"SIRGCN_ISA: expected one that this machine has ({', '.join(_ISAS)}), got {name!r}")
 
 
+_ISAS = [] if UNAVAILABLE is not None else _kernels.isas()
 if UNAVAILABLE is None and "SIRGCN_ISA" in os.environ:
     limit_isa(os.environ["SIRGCN_ISA"])
 

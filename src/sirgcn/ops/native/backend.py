@@ -9,7 +9,7 @@ from sirgcn.ops.neighbors import Grouping, Neighbors
 from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype
 
 if UNAVAILABLE is None:
-    from sirgcn.ops.native import _kernels
+    import sirgcn.ops.native._kernels as _kernels
 
 _ACTIVATIONS = {name: place for place, name in enumerate(ACTIVATIONS)}
 
