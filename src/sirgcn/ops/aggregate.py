@@ -117,7 +117,7 @@ def choose_backend(backend: str | None, device: torch.device | None = None) -> s
         if backend is not None:
             reason = entry.unavailable or f"it works on {' and '.join(entry.devices)}, not on {device}"
             raise RuntimeError(f"backend: {name} is not available here: {reason}")
-        if fits:
+        if fits and not torch.compiler.is_compiling():
             _warn_of_fallback(name, entry.unavailable)
     raise AssertionError("the reference serves every device")
 

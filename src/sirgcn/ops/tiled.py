@@ -1,6 +1,5 @@
 """`tiled_aggregate`: any message network, in tiles of edges that are computed again in the backward pass."""
 
-import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -29,7 +28,6 @@ _MIN_TILE = 256
 _TILE_TENSORS = 8
 
 
-@functools.cache
 def _tile_elements() -> int:
     """Elements of a tile's tensor such that all in use fit into the last cache; 2**20 where its size is not known."""
     try:
@@ -37,6 +35,9 @@ def _tile_elements() -> int:
     except (AttributeError, ValueError, OSError):
         cache = 0
     return min(max(cache // (_TILE_TENSORS * 4), 2**17), 2**21) if cache > 0 else 2**20
+
+
+_TILE_ELEMENTS = _tile_elements()
 
 
 def tiled_aggregate(
@@ -115,7 +116,7 @@ def _default_tile(network: nn.Module, query: Tensor, key: Tensor) -> int:
     if not torch.compiler.is_compiling():
         known = [p for p in network.parameters() if not isinstance(p, nn.parameter.UninitializedParameter)]
         width = max([width, *(size for p in known for size in p.shape)])
-    return max(_MIN_TILE, _tile_elements() // max(1, query.shape[:-2].numel() * width))
+    return max(_MIN_TILE, _TILE_ELEMENTS // max(1, query.shape[:-2].numel() * width))
 
 
 class _Inputs(NamedTuple):
