@@ -688,3 +688,28 @@ def test_compiled_in_one_graph_equals_eager(reduce: str) -> None:
     arguments = (given_.query, given_.key, *given_.edge)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     assert_same_with_gradients(compiled(*arguments), layer(*arguments), given_, network)
+
+
+class Linear(nn.Module):
+    """No linear layer, in spite of its name, weight and bias."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(width, width, dtype=torch.float64))
+        self.bias = nn.Parameter(torch.randn(width, dtype=torch.float64))
+
+    def forward(self, h: Tensor) -> Tensor:
+        return torch.tanh(h @ self.weight.t() + self.bias)
+
+
+def test_module_that_is_linear_by_name_only_keeps_its_own_gradients() -> None:
+    torch.manual_seed(0)
+    neighbors = Neighbors.from_edge_index(torch.randint(0, 6, (2, 20)), 6)
+    network = nn.Sequential(nn.Tanh(), Linear(3))
+    query, key = (torch.randn(6, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    leaves = [query, key, *network.parameters()]
+    tiled, untiled = (
+        torch.autograd.grad(tiled_aggregate(network, query, key, neighbors, tile=tile).square().sum(), leaves)
+        for tile in (7, 20)
+    )
+    torch.testing.assert_close(tiled, untiled)

@@ -191,7 +191,7 @@ class _Plan:
         self, tile: _Tile, ends: Tensor, edge_weight: Tensor | None, network: nn.Module | None = None
     ) -> Tensor:
         """w_uv * b_v * g(ends) for the tile's edges, `[*batch, tile, d_out]`; a_u is applied once per node."""
-        message: Tensor = (network or self.network)(ends)
+        message: Tensor = (self.network if network is None else network)(ends)
         if message.shape[:-1] != ends.shape[:-1]:
             raise ValueError(
                 f"network: expected one message per row of its input, shape "
@@ -357,14 +357,21 @@ class _Tiled(torch.autograd.Function):
         return None, *cast, *parameter_totals
 
 
+_LINEAR = {("torch.nn.modules.linear", "Linear"), ("torch_geometric.nn.dense.linear", "Linear")}
+
+
 def _without_values(network: nn.Module) -> nn.Module:
     """The network for a backward pass that needs gradients but not messages: a linear layer at its end is skipped."""
     if type(network) is not nn.Sequential or len(network) == 0:
         return network
     last = network[-1]
-    # PyG's own linear layer is one of torch, too, in all but name.
-    plain = type(last) is nn.Linear or type(last).__name__ == "Linear"
-    if not plain or last._forward_hooks or last._forward_pre_hooks or last._backward_hooks:
+    # By their full names: PyG's linear layer computes the same, and this room does not import PyG.
+    if (
+        (type(last).__module__, type(last).__qualname__) not in _LINEAR
+        or last._forward_hooks
+        or last._forward_pre_hooks
+        or last._backward_hooks
+    ):
         return network
     return nn.Sequential(*list(network)[:-1], _Unvalued(last))
 
