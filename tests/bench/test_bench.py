@@ -297,6 +297,14 @@ def test_an_interrupted_run_keeps_what_it_measured(tmp_path: Path, monkeypatch: 
     assert written["settings"]["interrupted"]
 
 
+def test_a_pass_that_adds_no_memory_is_drawn(tmp_path: Path) -> None:
+    kept = empty_record(tmp_path / "record.json").data
+    kept["memory"] = [
+        {"suite": AGGREGATION, "shape": "a", "mode": BOTH, "peer": OURS, "family": OURS, "added_bytes": 0}
+    ]
+    assert {path.name for path in write_plots(kept, tmp_path / "record")} == {"record-memory.png", "record-memory.svg"}
+
+
 def test_an_empty_record_has_no_empty_tables(tmp_path: Path) -> None:
     kept = empty_record(tmp_path / "record.json").data
     assert [sheet.title for sheet in sheets(kept)] == ["Peers", "Environment"]
