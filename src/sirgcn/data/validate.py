@@ -1,0 +1,106 @@
+"""What a graph must be, checked at one place for every source of graphs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class DataError(ValueError):
+    """Data that cannot be used: what is wrong, and where it stands.
+
+    Args:
+        message: what was expected and what came.
+        field: the argument, tensor or column that is wrong.
+        source: the file, or the name of the object, that holds it.
+        row: its place in the field: a row of a table (counted from 1, the header apart), an entry of a tensor.
+        value: the offending value.
+    """
+
+    message: str
+    field: str
+    source: str | None = None
+    row: Any = None
+    value: Any = None
+
+    def __post_init__(self) -> None:
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        place = [] if self.source is None else [self.source]
+        place.append(self.field if self.row is None else f"{self.field}, row {self.row}")
+        return f"{': '.join(place)}: {self.message}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DataError, (self.message, self.field, self.source, self.row, self.value)
+
+
+def check_shape(field: str, tensor: Any, shape: tuple[int | None, ...], dtypes: tuple[torch.dtype, ...]) -> None:
+    """Refuse what is no tensor of this shape (None: any size) and one of these dtypes."""
+    if not isinstance(tensor, Tensor):
+        raise DataError(f"expected a tensor, got {type(tensor).__name__}", field)
+    if tensor.dtype not in dtypes:
+        known = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+        raise DataError(f"expected dtype {known}, got {str(tensor.dtype).removeprefix('torch.')}", field)
+    fits = tensor.dim() == len(shape) and all(
+        want is None or want == size for want, size in zip(shape, tensor.shape, strict=True)
+    )
+    if not fits:
+        known = ", ".join("any" if size is None else str(size) for size in shape)
+        raise DataError(f"expected shape [{known}], got {list(tensor.shape)}", field)
+
+
+def check_range(field: str, tensor: Tensor, low: int | Tensor, high: int | Tensor) -> None:
+    """Refuse the first entry that is not in `low <= entry < high` (numbers, or tensors that broadcast)."""
+    if tensor.numel() == 0:
+        return
+    outside = (tensor < low) | (tensor >= high)
+    if bool(outside.any()):
+        place = tuple(outside.nonzero()[0].tolist())
+        bounds = [int(torch.as_tensor(bound).expand_as(tensor)[place]) for bound in (low, high)]
+        value = int(tensor[place])
+        raise DataError(
+            f"expected {bounds[0]} <= entry < {bounds[1]}, got {value}", field, row=_row(place), value=value
+        )
+
+
+def check_finite(field: str, tensor: Tensor, allow_missing: bool = False) -> None:
+    """Refuse the first entry that is infinite, or NaN unless `allow_missing`."""
+    if not tensor.is_floating_point() or tensor.numel() == 0:
+        return
+    bad = torch.isinf(tensor) if allow_missing else ~torch.isfinite(tensor)
+    if bool(bad.any()):
+        place = tuple(bad.nonzero()[0].tolist())
+        value = float(tensor[place])
+        raise DataError(f"expected a finite number, got {value}", field, row=_row(place), value=value)
+
+
+def check_pointer(field: str, pointer: Tensor, total: int, of: str) -> None:
+    """Refuse what does not start at 0, end at `total` and never decrease."""
+    check_shape(field, pointer, (None,), (torch.int64,))
+    if len(pointer) < 2:
+        raise DataError(f"expected at least 2 entries (one graph), got {len(pointer)}", field)
+    if int(pointer[0]) != 0:
+        raise DataError(f"expected to start at 0, got {int(pointer[0])}", field, row=0, value=int(pointer[0]))
+    falls = (pointer[1:] < pointer[:-1]).nonzero()
+    if len(falls):
+        row = int(falls[0]) + 1
+        raise DataError(
+            f"expected entries that never decrease, got {int(pointer[row])} after {int(pointer[row - 1])}",
+            field,
+            row=row,
+            value=int(pointer[row]),
+        )
+    if int(pointer[-1]) != total:
+        raise DataError(
+            f"expected to end at {total}, the number of {of}, got {int(pointer[-1])}",
+            field,
+            row=len(pointer) - 1,
+            value=int(pointer[-1]),
+        )
+
+
+def _row(place: tuple[int, ...]) -> Any:
+    return place[0] if len(place) == 1 else list(place)
