@@ -15,7 +15,7 @@ from sirgcn.ops import native, reference, triton_backend
 from sirgcn.ops.activation import Activation
 from sirgcn.ops.native import backend as native_backend
 from sirgcn.ops.neighbors import Grouping, Neighbors, check_edge_index
-from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype
+from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype, cast
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,11 @@ def sir_aggregate(
     dtype = torch.promote_types(query.dtype, key.dtype)
     if table is not None:
         dtype = torch.promote_types(dtype, table.dtype)
-        table = table.to(dtype)
-    query, key = query.to(dtype), key.to(dtype)
+        table = cast(table, dtype)
+    query, key = cast(query, dtype), cast(key, dtype)
     weight_dtype = accumulation_dtype(dtype)
     if edge_weight is not None:
-        edge_weight = edge_weight.to(weight_dtype)
+        edge_weight = cast(edge_weight, weight_dtype)
     batch, width = query.shape[:-2], query.size(-1)
     if batch:
         # sigma acts on each channel by itself, so that B graphs of d channels are one graph of B * d channels.
@@ -253,7 +253,7 @@ class _Aggregate(torch.autograd.Function):
                 needs = Needs(*ctx.needs_input_grad[2:4])
                 grads = _BACKENDS[backend].backward(grad, query, key, neighbors, terms, activation, needs)
             grads = tuple(
-                None if g is None or not needed else g.to(tensor.dtype)
+                None if g is None or not needed else cast(g, tensor.dtype)
                 for g, tensor, needed in zip(
                     (grad_query, *grads), ctx.saved_tensors, ctx.needs_input_grad[:4], strict=True
                 )

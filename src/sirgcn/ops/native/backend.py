@@ -6,7 +6,7 @@ from torch import Tensor
 from sirgcn.ops.activation import ACTIVATIONS, Activation
 from sirgcn.ops.native import DTYPES, UNAVAILABLE, threads_for
 from sirgcn.ops.neighbors import Grouping, Neighbors
-from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype
+from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype, cast
 
 if UNAVAILABLE is None:
     import sirgcn.ops.native._kernels as _kernels
@@ -23,7 +23,7 @@ def forward(
     out = query.new_empty(query.shape, dtype=accumulation_dtype(dtype))
     slopes = torch.empty_like(out) if save else None
     _run(0, neighbors.by_target, query, key, None, terms, activation, out, slopes, None, None)
-    return (out if out.dtype == dtype else out.to(dtype)), slopes
+    return cast(out, dtype), slopes
 
 
 def backward(
@@ -37,7 +37,7 @@ def backward(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The gradients in one pass over the edges grouped by source: every key's row is written by one thread."""
     dtype = accumulation_dtype(query.dtype)
-    query, key, grad = _rows(query), _rows(key), _rows(grad.to(query.dtype))
+    query, key, grad = _rows(query), _rows(key), _rows(cast(grad, query.dtype))
     grad_key = key.new_empty(key.shape, dtype=dtype)
     grad_edge = grad_weight = None
     if terms.edge is not None and needs.edge:
@@ -66,7 +66,7 @@ def _run(
 ) -> None:
     groups, width = self.shape
     edges = grouping.node.numel()
-    edge = None if terms.edge is None else terms.edge.to(self.dtype).contiguous()
+    edge = None if terms.edge is None else cast(terms.edge, self.dtype).contiguous()
     edge_type = None if terms.edge_type is None else terms.edge_type.contiguous()
     edge_weight = None if terms.edge_weight is None else terms.edge_weight.contiguous()
     _kernels.aggregate(

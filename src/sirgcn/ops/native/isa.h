@@ -1,22 +1,36 @@
-/* The kernels of one instruction set, for all dtypes. Before it is included: ISA(x) names, BYTES of a vector, WIDE_TILE. */
+/* The kernels of one instruction set, for all dtypes. Before it is included: ISA(x) names, BYTES of a vector,
+   WIDE_TILE and WIDE_SLOPE_TILE. */
 
 /* max(0, z), with NaN where z is NaN: the machine's maximum gives its second operand then. */
 #if defined(__AVX512F__) && BYTES == 64
+#define STREAM_F32(p, v) _mm512_stream_ps(p, (__m512)(v))
+#define STREAM_F64(p, v) _mm512_stream_pd(p, (__m512d)(v))
+#define FENCE(job) do { if ((job)->streams) _mm_sfence(); } while (0)
 #define MAX_F32(z) ((V)_mm512_max_ps(_mm512_setzero_ps(), (__m512)(z)))
 #define MAX_F64(z) ((V)_mm512_max_pd(_mm512_setzero_pd(), (__m512d)(z)))
 #elif defined(__AVX2__) && BYTES == 32
+#define STREAM_F32(p, v) _mm256_stream_ps(p, (__m256)(v))
+#define STREAM_F64(p, v) _mm256_stream_pd(p, (__m256d)(v))
+#define FENCE(job) do { if ((job)->streams) _mm_sfence(); } while (0)
 #define MAX_F32(z) ((V)_mm256_max_ps(_mm256_setzero_ps(), (__m256)(z)))
 #define MAX_F64(z) ((V)_mm256_max_pd(_mm256_setzero_pd(), (__m256d)(z)))
 #elif defined(__SSE2__) && BYTES == 16
+#define STREAM_F32(p, v) _mm_stream_ps(p, (__m128)(v))
+#define STREAM_F64(p, v) _mm_stream_pd(p, (__m128d)(v))
+#define FENCE(job) do { if ((job)->streams) _mm_sfence(); } while (0)
 #define MAX_F32(z) ((V)_mm_max_ps(_mm_setzero_ps(), (__m128)(z)))
 #define MAX_F64(z) ((V)_mm_max_pd(_mm_setzero_pd(), (__m128d)(z)))
 #else
+#define STREAM_F32(p, v) NAME(store_real)(p, v)
+#define STREAM_F64(p, v) STREAM_F32(p, v)
+#define FENCE(job) (void)0
 #define MAX_F32(z) ((V)(~(M)((z) <= zero) & (M)(z)))
 #define MAX_F64(z) MAX_F32(z)
 #endif
 
 #define LANES (BYTES / 4 ? BYTES / 4 : 1)
 #define MAX_WITH_ZERO MAX_F32
+#define STREAM STREAM_F32
 #define REAL float
 #define MASK int32_t
 #define REAL_IS_FLOAT 1
@@ -25,21 +39,25 @@
 #define STORED float
 #define STORED_IS_BFLOAT16 0
 #define MAX_TILE WIDE_TILE
+#define MAX_SLOPE_TILE WIDE_SLOPE_TILE
 #include "kernels.h"
 #undef NAME
 #undef STORED
 #undef STORED_IS_BFLOAT16
 #undef MAX_TILE
+#undef MAX_SLOPE_TILE
 
 #define NAME(x) ISA(bf16_##x)
 #define STORED uint16_t
 #define STORED_IS_BFLOAT16 1
 #define MAX_TILE 2
+#define MAX_SLOPE_TILE 2
 #include "kernels.h"
 #undef NAME
 #undef STORED
 #undef STORED_IS_BFLOAT16
 #undef MAX_TILE
+#undef MAX_SLOPE_TILE
 #undef LANES
 #undef REAL
 #undef MASK
@@ -47,6 +65,8 @@
 
 #undef MAX_WITH_ZERO
 #define MAX_WITH_ZERO MAX_F64
+#undef STREAM
+#define STREAM STREAM_F64
 #define LANES (BYTES / 8 ? BYTES / 8 : 1)
 #define REAL double
 #define MASK int64_t
@@ -55,11 +75,13 @@
 #define STORED double
 #define STORED_IS_BFLOAT16 0
 #define MAX_TILE 2
+#define MAX_SLOPE_TILE 2
 #include "kernels.h"
 #undef NAME
 #undef STORED
 #undef STORED_IS_BFLOAT16
 #undef MAX_TILE
+#undef MAX_SLOPE_TILE
 #undef LANES
 #undef REAL
 #undef MASK

@@ -18,6 +18,7 @@
 #define ISA(x) avx2_##x
 #define BYTES 32
 #define WIDE_TILE 10
+#define WIDE_SLOPE_TILE 6
 #include "isa.h"
 #if defined(__clang__) && !defined(SIRGCN_LOWER_VECTORS)
 #pragma clang attribute pop

@@ -18,6 +18,7 @@
 #define ISA(x) avx512_##x
 #define BYTES 64
 #define WIDE_TILE 8
+#define WIDE_SLOPE_TILE 8
 #include "isa.h"
 #if defined(__clang__) && !defined(SIRGCN_LOWER_VECTORS)
 #pragma clang attribute pop

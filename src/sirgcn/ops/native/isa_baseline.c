@@ -10,4 +10,5 @@
 #define ISA(x) baseline_##x
 #define BYTES 16
 #define WIDE_TILE 8
+#define WIDE_SLOPE_TILE 6
 #include "isa.h"

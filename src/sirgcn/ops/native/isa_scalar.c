@@ -10,4 +10,5 @@
 #define ISA(x) scalar_##x
 #define BYTES 4
 #define WIDE_TILE 1
+#define WIDE_SLOPE_TILE 1
 #include "isa.h"

@@ -31,6 +31,7 @@ typedef struct {
     int64_t item, num_items;
     void *partial; /* [num_items, d] or [num_items, 2, d]: what an item adds to a group that an earlier one began */
     void *table_partial; /* [num_items, K, d]: an item's part of the table's gradient */
+    int streams;         /* results are written past the cache; their rows are aligned */
 } Job;
 
 typedef void (*Kernel)(const Job *job, int64_t item);
@@ -50,6 +51,30 @@ static inline int64_t group_of_unit(const Job *job, int64_t unit) {
             high = middle - 1;
     }
     return low;
+}
+
+/* The edges of one group that one item deals with. */
+typedef struct {
+    int64_t item, group, first, stop;
+    int begun; /* by an earlier item: the sums go to the item's partial row */
+} Span;
+
+/* The item's next span; the first one has stop < 0 and its group set. */
+static inline int next_span(const Job *job, Span *span) {
+    const int64_t units = job->edges + job->groups;
+    int64_t end = (span->item + 1) * job->item, unit = span->item * job->item;
+    if (end > units) end = units;
+    if (span->stop >= 0) {
+        unit = span->stop + span->group + 1;
+        span->group++;
+    }
+    if (unit >= end) return 0;
+    const int64_t first = index_at(job->ptr, job->wide_index, span->group);
+    const int64_t last = index_at(job->ptr, job->wide_index, span->group + 1);
+    span->begun = unit > first + span->group;
+    span->first = span->begun ? unit - span->group - 1 : first;
+    span->stop = end - span->group - 1 < last ? end - span->group - 1 : last;
+    return 1;
 }
 
 #endif

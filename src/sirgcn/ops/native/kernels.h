@@ -2,7 +2,8 @@
      NAME(x)   gives x a name of its own
      LANES     elements of a vector
      STORED    the stored type, REAL the type of the arithmetic; TO_REAL / TO_STORED convert vectors if they differ
-     MAX_TILE  vectors of a row that are worked on at once
+     MAX_TILE  vectors of a row that are worked on at once, MAX_SLOPE_TILE with their derivatives: what registers hold
+     STREAM    stores an aligned vector past the cache, FENCE ends an item that did
    Vectors are GCC's and Clang's vector extensions. A width that is no multiple of LANES ends in a vector that overlaps the one
    before: the shared elements are computed twice, with equal results. */
 
@@ -35,6 +36,13 @@ INLINE V NAME(load_real)(const REAL *p) {
     return v;
 }
 INLINE void NAME(store_real)(REAL *p, V v) { __builtin_memcpy(p, &v, sizeof v); }
+/* A row of a result that is too large for the cache goes past it, unless it is a partial one. */
+INLINE void NAME(put)(const Job *job, REAL *p, V v, int partial) {
+    if (job->streams && !partial)
+        STREAM(p, v);
+    else
+        NAME(store_real)(p, v);
+}
 
 #include "vecmath.h"
 
@@ -126,8 +134,8 @@ INLINE const STORED *NAME(term_row)(const Job *job, int64_t edge) {
     return (const STORED *)job->term + row * job->width;
 }
 
-/* Where vector i of a tile of n that begins at channel c lies: the last ones are drawn back into the row. */
-#define AT(c, i) ((c) + (i) * LANES <= job->width - LANES ? (c) + (i) * LANES : job->width - LANES)
+/* Where vector t of a tile of n that begins at channel c lies: the row's last one is drawn back into the row. */
+#define AT(t) (t < n - 1 || c + n * LANES <= job->width ? c + t * LANES : job->width - LANES)
 
 INLINE void NAME(fetch)(const STORED *row, int n) {
     for (int byte = 0; byte < n * LANES * (int)sizeof(STORED); byte += 64) __builtin_prefetch((const char *)row + byte);
@@ -135,185 +143,181 @@ INLINE void NAME(fetch)(const STORED *row, int n) {
 
 #define AHEAD 6
 
-/* out[g] = self_weight[g] * sum over the group of w * sigma(self[g] + other[node] + term), for the units of one item and the
-   n vectors from channel c on. A group that an earlier item began goes to the item's partial row. */
-INLINE void NAME(forward_tile)(const Job *job, int64_t item, int64_t c, const int n, int kind, int plain, int slopes) {
-    int64_t unit = item * job->item, end = unit + job->item;
-    if (end > job->edges + job->groups) end = job->edges + job->groups;
-    int64_t group = group_of_unit(job, unit);
+/* Without weights and terms, and with int32 indices. */
+#define PLAIN (CHEAP && !job->term && !job->edge_weight && !job->other_weight && !job->wide_index)
+#define NODE(i) index_at(job->node, plain ? 0 : job->wide_index, i)
+
+/* out[g] = self_weight[g] * sum over the span of w * sigma(self[g] + other[node] + term), for the n vectors from channel c on. */
+INLINE void NAME(forward_tile)(const Job *job, const Span *span, int64_t c, const int n, int kind, int plain, int slopes) {
     const V slope = NAME(splat)((REAL)job->slope);
-    while (unit < end) {
-        int64_t first = index_at(job->ptr, job->wide_index, group), last = index_at(job->ptr, job->wide_index, group + 1);
-        int begun = unit > first + group; /* by an earlier item */
-        int64_t i = begun ? unit - group - 1 : first;
-        int64_t stop = end - group - 1 < last ? end - group - 1 : last;
-        V self[MAX_TILE], sum[MAX_TILE], dsum[MAX_TILE];
-        M count[MAX_TILE];
-        const int64_t edges = stop - i;
-        const STORED *row = (const STORED *)job->self + group * job->self_stride;
+    V self[MAX_TILE], sum[MAX_TILE], dsum[MAX_TILE];
+    M count[MAX_TILE];
+    const STORED *row = (const STORED *)job->self + span->group * job->self_stride;
+    for (int t = 0; t < n; t++) {
+        self[t] = NAME(load)(row + AT(t));
+        sum[t] = dsum[t] = NAME(splat)(0);
+        count[t] = (M)sum[t];
+    }
+    for (int64_t i = span->first; i < span->stop; i++) {
+        if (i + AHEAD < job->edges) {
+            NAME(fetch)((const STORED *)job->other + NODE(i + AHEAD) * job->other_stride + c, n);
+            if (!plain && job->term) NAME(fetch)(NAME(term_row)(job, index_at(job->edge, job->wide_index, i + AHEAD)) + c, n);
+        }
+        int64_t other = NODE(i);
+        const STORED *met = (const STORED *)job->other + other * job->other_stride;
+        const STORED *term = 0;
+        REAL w = 1;
+        if (!plain) {
+            int64_t edge = index_at(job->edge, job->wide_index, i);
+            w = NAME(weight_of)(job, edge, other);
+            if (job->term) term = NAME(term_row)(job, edge);
+        }
         for (int t = 0; t < n; t++) {
-            self[t] = NAME(load)(row + AT(c, t));
-            sum[t] = dsum[t] = NAME(splat)(0);
-            count[t] = (M)sum[t];
+            V f, df, z = self[t] + NAME(load)(met + AT(t));
+            if (!plain && term) z += NAME(load)(term + AT(t));
+            NAME(activate)(kind, z, slope, &f, &df);
+            sum[t] += plain ? f : f * w;
+            if (!slopes) continue;
+            if (plain) /* the slope is 1 or the same number: it is enough to count, and true is -1 */
+                count[t] -= (M)(z > NAME(splat)(0));
+            else
+                dsum[t] += df * w;
         }
-        for (; i < stop; i++) {
-            if (i + AHEAD < job->edges) {
-                NAME(fetch)((const STORED *)job->other + index_at(job->node, job->wide_index, i + AHEAD) * job->other_stride + c, n);
-                if (!plain && job->term) NAME(fetch)(NAME(term_row)(job, index_at(job->edge, job->wide_index, i + AHEAD)) + c, n);
-            }
-            int64_t other = index_at(job->node, job->wide_index, i);
-            const STORED *met = (const STORED *)job->other + other * job->other_stride;
-            const STORED *term = 0;
-            REAL w = 1;
-            if (!plain) {
-                int64_t edge = index_at(job->edge, job->wide_index, i);
-                w = NAME(weight_of)(job, edge, other);
-                if (job->term) term = NAME(term_row)(job, edge);
-            }
-            for (int t = 0; t < n; t++) {
-                V f, df, z = self[t] + NAME(load)(met + AT(c, t));
-                if (!plain && term) z += NAME(load)(term + AT(c, t));
-                NAME(activate)(kind, z, slope, &f, &df);
-                sum[t] += plain ? f : f * w;
-                if (!slopes) continue;
-                if (plain) /* the slope is 1 or the same number: it is enough to count, and true is -1 */
-                    count[t] -= (M)(z > NAME(splat)(0));
-                else
-                    dsum[t] += df * w;
-            }
+    }
+    REAL a = job->self_weight ? ((const REAL *)job->self_weight)[span->group] : 1;
+    const int rows = slopes ? 2 : 1;
+    REAL *out = (REAL *)job->out + span->group * job->out_stride, *slope_out = (REAL *)job->slope_sum + span->group * job->width;
+    if (span->begun) {
+        out = (REAL *)job->partial + span->item * rows * job->width;
+        slope_out = out + job->width;
+    }
+    const REAL edges = (REAL)(span->stop - span->first);
+    for (int t = 0; t < n; t++) {
+        NAME(put)(job, out + AT(t), sum[t] * a, span->begun);
+        if (slopes && plain) {
+            V ones = __builtin_convertvector(count[t], NAME(vec)), others = edges - ones;
+            dsum[t] = kind == IDENTITY ? NAME(splat)(edges) : kind == RELU ? ones : ones + slope * others;
         }
-        REAL a = job->self_weight ? ((const REAL *)job->self_weight)[group] : 1;
-        int rows = slopes ? 2 : 1;
-        REAL *out = begun ? (REAL *)job->partial + item * rows * job->width : (REAL *)job->out + group * job->out_stride;
-        REAL *slope_out = begun ? out + job->width : (REAL *)job->slope_sum + group * job->width;
-        for (int t = 0; t < n; t++) {
-            NAME(store_real)(out + AT(c, t), sum[t] * a);
-            if (slopes && plain) {
-                V ones = __builtin_convertvector(count[t], NAME(vec)), others = (REAL)edges - ones;
-                dsum[t] = kind == IDENTITY ? NAME(splat)((REAL)edges) : kind == RELU ? ones : ones + slope * others;
-            }
-            if (slopes) NAME(store_real)(slope_out + AT(c, t), dsum[t] * a);
-        }
-        unit = stop + group + 1;
-        group++;
+        if (slopes) NAME(put)(job, slope_out + AT(t), dsum[t] * a, span->begun);
     }
 }
 
-/* out[g] = self_weight[g] * sum over the group of w * grad[node] * sigma'(self[g] + other[node] + term), with groups by source;
+/* out[g] = self_weight[g] * sum over the span of w * grad[node] * sigma'(self[g] + other[node] + term), with groups by source;
    the gradients of the edge term and of the edge weights are left on the way. */
-INLINE void NAME(backward_tile)(const Job *job, int64_t item, int64_t c, const int n, int kind, int plain) {
+INLINE void NAME(backward_tile)(const Job *job, const Span *span, int64_t c, const int n, int kind, int plain) {
     const int table = job->table_partial != 0, weighs = job->grad_weight != 0;
     /* Elements that the vector before has dealt with already are not added twice. */
     M fresh[MAX_TILE];
     for (int t = 0; !plain && t < n; t++) {
-        const int64_t overlap = c + t * LANES - AT(c, t);
+        const int64_t overlap = c + t * LANES - (AT(t));
         MASK lanes[LANES];
         for (int lane = 0; lane < LANES; lane++) lanes[lane] = lane < overlap ? 0 : -1;
         __builtin_memcpy(&fresh[t], lanes, sizeof lanes);
     }
-    int64_t unit = item * job->item, end = unit + job->item;
-    if (end > job->edges + job->groups) end = job->edges + job->groups;
-    int64_t group = group_of_unit(job, unit);
     const V slope = NAME(splat)((REAL)job->slope);
-    while (unit < end) {
-        int64_t first = index_at(job->ptr, job->wide_index, group), last = index_at(job->ptr, job->wide_index, group + 1);
-        int begun = unit > first + group;
-        int64_t i = begun ? unit - group - 1 : first;
-        int64_t stop = end - group - 1 < last ? end - group - 1 : last;
-        V self[MAX_TILE], sum[MAX_TILE];
-        const STORED *row = (const STORED *)job->self + group * job->self_stride;
-        REAL b = job->self_weight ? ((const REAL *)job->self_weight)[group] : 1;
-        for (int t = 0; t < n; t++) {
-            self[t] = NAME(load)(row + AT(c, t));
-            sum[t] = NAME(splat)(0);
-        }
-        for (; i < stop; i++) {
-            if (i + AHEAD < job->edges) {
-                int64_t next = index_at(job->node, job->wide_index, i + AHEAD);
-                NAME(fetch)((const STORED *)job->other + next * job->other_stride + c, n);
-                NAME(fetch)((const STORED *)job->grad + next * job->grad_stride + c, n);
-                if (!plain && job->term) NAME(fetch)(NAME(term_row)(job, index_at(job->edge, job->wide_index, i + AHEAD)) + c, n);
-            }
-            int64_t other = index_at(job->node, job->wide_index, i), edge = 0;
-            const STORED *met = (const STORED *)job->other + other * job->other_stride;
-            const STORED *grad = (const STORED *)job->grad + other * job->grad_stride;
-            const STORED *term = 0;
-            REAL *term_grad = 0, w = 1, a = 1;
-            if (!plain) {
-                edge = index_at(job->edge, job->wide_index, i);
-                a = job->other_weight ? ((const REAL *)job->other_weight)[other] : 1;
-                w = job->edge_weight ? ((const REAL *)job->edge_weight)[edge] * a : a;
-                if (job->term) term = NAME(term_row)(job, edge);
-                if (table) {
-                    int64_t type = index_at(job->edge_type, job->wide_type, edge);
-                    term_grad = (REAL *)job->table_partial + (item * job->types + type) * job->width;
-                } else if (job->grad_term) {
-                    term_grad = (REAL *)job->grad_term + edge * job->width;
-                }
-            }
-            V dot = NAME(splat)(0);
-            for (int t = 0; t < n; t++) {
-                V f, z = self[t] + NAME(load)(met + AT(c, t)), g = NAME(load)(grad + AT(c, t));
-                if (!plain && term) z += NAME(load)(term + AT(c, t));
-                V gz = NAME(times_slope)(kind, z, slope, g, &f);
-                if (!plain) gz *= w;
-                sum[t] += gz;
-                if (!plain && term_grad) {
-                    REAL *at = term_grad + AT(c, t);
-                    V add = gz * b;
-                    if (table) add = NAME(load_real)(at) + (V)((M)add & fresh[t]);
-                    NAME(store_real)(at, add);
-                }
-                if (!plain && weighs) dot += (V)((M)(g * f) & fresh[t]);
-            }
-            if (!plain && weighs) {
-                REAL total = 0;
-                for (int lane = 0; lane < LANES; lane++) total += dot[lane];
-                ((REAL *)job->grad_weight)[edge] += total * a * b;
-            }
-        }
-        REAL *out = begun ? (REAL *)job->partial + item * job->width : (REAL *)job->out + group * job->out_stride;
-        for (int t = 0; t < n; t++) NAME(store_real)(out + AT(c, t), sum[t] * b);
-        unit = stop + group + 1;
-        group++;
+    V self[MAX_TILE], sum[MAX_TILE];
+    const STORED *row = (const STORED *)job->self + span->group * job->self_stride;
+    REAL b = job->self_weight ? ((const REAL *)job->self_weight)[span->group] : 1;
+    for (int t = 0; t < n; t++) {
+        self[t] = NAME(load)(row + AT(t));
+        sum[t] = NAME(splat)(0);
     }
+    for (int64_t i = span->first; i < span->stop; i++) {
+        if (i + AHEAD < job->edges) {
+            int64_t next = NODE(i + AHEAD);
+            NAME(fetch)((const STORED *)job->other + next * job->other_stride + c, n);
+            NAME(fetch)((const STORED *)job->grad + next * job->grad_stride + c, n);
+            if (!plain && job->term) NAME(fetch)(NAME(term_row)(job, index_at(job->edge, job->wide_index, i + AHEAD)) + c, n);
+        }
+        int64_t other = NODE(i), edge = 0;
+        const STORED *met = (const STORED *)job->other + other * job->other_stride;
+        const STORED *grad = (const STORED *)job->grad + other * job->grad_stride;
+        const STORED *term = 0;
+        REAL *term_grad = 0, w = 1, a = 1;
+        if (!plain) {
+            edge = index_at(job->edge, job->wide_index, i);
+            a = job->other_weight ? ((const REAL *)job->other_weight)[other] : 1;
+            w = job->edge_weight ? ((const REAL *)job->edge_weight)[edge] * a : a;
+            if (job->term) term = NAME(term_row)(job, edge);
+            if (table) {
+                int64_t type = index_at(job->edge_type, job->wide_type, edge);
+                term_grad = (REAL *)job->table_partial + (span->item * job->types + type) * job->width;
+            } else if (job->grad_term) {
+                term_grad = (REAL *)job->grad_term + edge * job->width;
+            }
+        }
+        V dot = NAME(splat)(0);
+        for (int t = 0; t < n; t++) {
+            V f, g = NAME(load)(grad + AT(t));
+            if (plain && kind != IDENTITY) { /* q + k > 0 where q > -k */
+                M positive = (M)(NAME(load)(met + AT(t)) > -self[t]);
+                sum[t] += kind == RELU ? (V)(positive & (M)g) : NAME(pick)(positive, g, g * slope);
+                continue;
+            }
+            V z = self[t] + NAME(load)(met + AT(t));
+            if (!plain && term) z += NAME(load)(term + AT(t));
+            V gz = NAME(times_slope)(kind, z, slope, g, &f);
+            if (!plain) gz *= w;
+            sum[t] += gz;
+            if (!plain && term_grad) {
+                REAL *at = term_grad + AT(t);
+                V add = gz * b;
+                if (table)
+                    NAME(store_real)(at, NAME(load_real)(at) + (V)((M)add & fresh[t]));
+                else
+                    NAME(put)(job, at, add, 0);
+            }
+            if (!plain && weighs) dot += (V)((M)(g * f) & fresh[t]);
+        }
+        if (!plain && weighs) {
+            REAL total = 0;
+            for (int lane = 0; lane < LANES; lane++) total += dot[lane];
+            ((REAL *)job->grad_weight)[edge] += total * a * b;
+        }
+    }
+    REAL *out = (REAL *)job->out + span->group * job->out_stride;
+    if (span->begun) out = (REAL *)job->partial + span->item * job->width;
+    for (int t = 0; t < n; t++) NAME(put)(job, out + AT(t), sum[t] * b, span->begun);
 }
 
-/* A row in tiles of vectors, whose number the compiler knows; vectors beyond the row's end repeat its last one. What a cheap
-   sigma costs is the way to the rows, which large tiles and a loop without weights shorten; a costly one gains nothing from
-   them, and the library stays small. */
+/* A row in tiles of nearly equal numbers of vectors, which the compiler knows. What a cheap sigma costs is the way to the rows,
+   which large tiles and a loop without weights shorten; a costly one gains nothing from them, and the library stays small. */
 #define CHEAP ((int)kind <= LEAKY_RELU && MAX_TILE > 2)
-#define SIZE(n) ((n) <= MAX_TILE && (CHEAP || (n) <= 2))
-#define TILES(call)                                                                                                     \
-    const int64_t vectors = (job->width + LANES - 1) / LANES;                                                           \
-    for (int64_t done = 0; done < vectors;) {                                                                           \
-        const int64_t c = done * LANES, left = vectors - done;                                                          \
-        if (SIZE(10) && (left == 9 || left == 10)) { call(10); done += 10; }                                            \
-        else if (SIZE(8) && left >= 7) { call(8); done += 8; }                                                          \
-        else if (SIZE(5) && left == 5) { call(5); done += 5; }                                                          \
-        else if (SIZE(6) && left >= 5) { call(6); done += 6; }                                                          \
-        else if (SIZE(4) && left >= 3) { call(4); done += 4; }                                                          \
-        else if (SIZE(2)) { call(2); done += 2; }                                                                       \
-        else { call(1); done += 1; }                                                                                    \
+#define CALL(n, call) case n: if ((n) <= MAX_TILE && (CHEAP || (n) <= 2)) { call(n); } break;
+#define TILES(call, most)                                                                                               \
+    for (int64_t done = 0, vectors = (job->width + LANES - 1) / LANES; done < vectors;) {                               \
+        const int64_t c = done * LANES, left = vectors - done, tiles = (left + (most) - 1) / (most);                    \
+        const int64_t size = (left + tiles - 1) / tiles;                                                                \
+        switch (size) {                                                                                                 \
+            CALL(1, call) CALL(2, call) CALL(3, call) CALL(4, call) CALL(5, call)                                       \
+            CALL(6, call) CALL(7, call) CALL(8, call) CALL(9, call) CALL(10, call)                                      \
+        }                                                                                                               \
+        done += size;                                                                                                   \
     }
 
-#define FORWARD(n) NAME(forward_tile)(job, item, c, n, kind, plain, slopes)
-#define BACKWARD(n) NAME(backward_tile)(job, item, c, n, kind, plain)
+#define FORWARD(n) NAME(forward_tile)(job, &span, c, n, kind, plain, slopes)
+#define BACKWARD(n) NAME(backward_tile)(job, &span, c, n, kind, plain)
+/* Group by group, so that rows are read and written from end to end. */
+#define SPANS(call, most)                                                                                               \
+    for (Span span = {.item = item, .group = group_of_unit(job, item * job->item), .stop = -1}; next_span(job, &span);) \
+        TILES(call, CHEAP || MAX_TILE < 2 ? most : 2)
 
 #define DEFINE(label, activation)                                                                                       \
     static void NAME(forward_##label)(const Job *job, int64_t item) {                                                   \
         enum { kind = activation };                                                                                     \
-        const int is_plain = CHEAP && !job->term && !job->edge_weight && !job->other_weight;                            \
-        if (is_plain && job->slope_sum) { enum { plain = 1, slopes = 1 }; TILES(FORWARD) }                               \
-        else if (is_plain) { enum { plain = 1, slopes = 0 }; TILES(FORWARD) }                                           \
-        else if (job->slope_sum) { enum { plain = 0, slopes = 1 }; TILES(FORWARD) }                                     \
-        else { enum { plain = 0, slopes = 0 }; TILES(FORWARD) }                                                         \
+        const int is_plain = PLAIN;                                                                                     \
+        if (is_plain && job->slope_sum) { enum { plain = 1, slopes = 1 }; SPANS(FORWARD, MAX_SLOPE_TILE) }              \
+        else if (is_plain) { enum { plain = 1, slopes = 0 }; SPANS(FORWARD, MAX_TILE) }                                 \
+        else if (job->slope_sum) { enum { plain = 0, slopes = 1 }; SPANS(FORWARD, MAX_SLOPE_TILE) }                     \
+        else { enum { plain = 0, slopes = 0 }; SPANS(FORWARD, MAX_TILE) }                                               \
+        FENCE(job);                                                                                                     \
     }                                                                                                                   \
     static void NAME(backward_##label)(const Job *job, int64_t item) {                                                  \
         enum { kind = activation };                                                                                     \
-        const int is_plain = CHEAP && !job->term && !job->edge_weight && !job->other_weight;                            \
-        if (is_plain) { enum { plain = 1 }; TILES(BACKWARD) }                                                           \
-        else { enum { plain = 0 }; TILES(BACKWARD) }                                                                    \
+        const int is_plain = PLAIN;                                                                                     \
+        if (is_plain) { enum { plain = 1 }; SPANS(BACKWARD, MAX_TILE) }                                                 \
+        else { enum { plain = 0 }; SPANS(BACKWARD, MAX_TILE) }                                                          \
+        FENCE(job);                                                                                                     \
     }
 
 DEFINE(identity, IDENTITY)
@@ -339,8 +343,11 @@ static const Kernel NAME(table)[2][NUM_ACTIVATIONS] = {
 #undef INLINE
 #undef AT
 #undef AHEAD
+#undef SPANS
 #undef TILES
-#undef SIZE
+#undef CALL
+#undef PLAIN
+#undef NODE
 #undef CHEAP
 #undef FORWARD
 #undef BACKWARD

@@ -131,6 +131,17 @@ static void sum_table(void *context, int64_t type) {
 /* Parts of a table's gradient: few, as each holds a whole table. */
 #define TABLE_ITEMS 64
 
+/* A result of more bytes has left the cache before anyone reads it. */
+#define LARGE (24 << 20)
+
+/* Whether results are so large, and their rows so aligned, that they go past the cache. */
+static int streams(const Job *job, int real) {
+    const int edge_rows = job->grad_term && !job->edge_type;
+    const int64_t row = job->width * real, rows = edge_rows && job->edges > job->groups ? job->edges : job->groups;
+    const uintptr_t places = (uintptr_t)job->out | (uintptr_t)job->slope_sum | (edge_rows ? (uintptr_t)job->grad_term : 0);
+    return rows * row >= LARGE && ((places | row | job->out_stride * real) & 63) == 0;
+}
+
 static int aggregate(Job *job, int dtype, int backward, int activation, int threads) {
     Aggregation a = {job, find_kernel(dtype, backward, activation, job->width), dtype == FLOAT64 ? 8 : 4};
     const int64_t units = job->edges + job->groups, table = job->types * job->width * a.real;
@@ -152,6 +163,7 @@ static int aggregate(Job *job, int dtype, int backward, int activation, int thre
         free(job->table_partial);
         return -1;
     }
+    job->streams = streams(job, a.real);
     run(run_item, &a, job->num_items, threads);
     for (int64_t item = 1; item < job->num_items; item++) {
         int64_t unit = item * job->item, group = group_of_unit(job, unit);
