@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data
 
-from sirgcn.data import dictionary_lookup, hetero_edge_count
+from sirgcn.data import DataError, Task, dictionary_lookup, hetero_edge_count
+from sirgcn.data.synthetic import dictionary_lookup_task, hetero_edge_count_task
 
 Generator = Callable[..., list[Data]]
 
@@ -147,3 +148,80 @@ def test_bad_argument_is_named(
 
 def test_numpy_integers_are_integers() -> None:
     assert equal(dictionary_lookup(np.int64(3), 2), dictionary_lookup(3, 2))  # type: ignore[arg-type]
+
+
+@given(st.integers(2, 8), st.integers(2, 6), seeds)
+def test_lookup_task_holds_the_same_graphs(n: int, num_graphs: int, seed: int) -> None:
+    task = dictionary_lookup_task(n, seed, num_graphs)
+    listed = dictionary_lookup(n, num_graphs, seed)
+    assert len(task.graphs) == num_graphs
+    for found, expected in zip(task.graphs, listed, strict=True):
+        assert torch.equal(found.x, expected.x)
+        assert torch.equal(found.edge_index, expected.edge_index)
+        assert torch.equal(found.y[expected.query_mask], expected.y)
+        assert bool((found.y[~expected.query_mask] == -1).all())
+    assert (task.schema.vocabularies, task.schema.outputs) == ((n + 1, n + 1), n)
+    for batch in task.batches("train", 2):
+        assert torch.equal(batch.index, (batch.x[:, 1] == n).nonzero().squeeze(1))
+
+
+@given(sizes, st.integers(2, 6), seeds, st.integers(2, 9))
+def test_count_task_holds_the_same_graphs(c: int, num_graphs: int, seed: int, max_nodes: int) -> None:
+    task = hetero_edge_count_task(c, seed, num_graphs, max_nodes)
+    listed = hetero_edge_count(c, num_graphs, seed, max_nodes)
+    assert len(task.graphs) == num_graphs
+    for found, expected in zip(task.graphs, listed, strict=True):
+        assert torch.equal(found.x.squeeze(1), expected.x)
+        assert torch.equal(found.edge_index, expected.edge_index)
+        assert torch.equal(found.y, expected.y)
+    assert (task.schema.vocabularies, task.schema.outputs) == ((c,), 1)
+
+
+@pytest.mark.parametrize("make", [dictionary_lookup_task, hetero_edge_count_task])
+@pytest.mark.parametrize(("count", "train"), [(5000, 4000), (10, 8), (7, 5), (2, 1)])
+def test_first_four_fifths_train_and_the_rest_tests(make: Callable[..., Task], count: int, train: int) -> None:
+    (split,) = make(2, num_graphs=count).splits
+    assert split.train.tolist() == list(range(train))
+    assert split.test.tolist() == list(range(train, count))
+    assert len(split.val) == 0
+
+
+@pytest.mark.parametrize(
+    ("task", "loss", "metric", "version"),
+    [
+        (dictionary_lookup_task(3, seed=4, num_graphs=5), "cross_entropy", "accuracy", "generated, seed 4"),
+        (hetero_edge_count_task(3, seed=4, num_graphs=5), "mse", "mse", "generated, seed 4"),
+    ],
+)
+def test_tasks_are_the_protocol_s(task: Task, loss: str, metric: str, version: str) -> None:
+    assert (task.loss, task.metric, task.version) == (loss, metric, version)
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "digest"),
+    [
+        (dictionary_lookup_task, (3, 0, 10), "ee4c53ccc1db267133d787ec13366f024bf19ae7dd749b5c00651fe164cf839f"),
+        (dictionary_lookup_task, (10, 0, 5000), "9059b3dcfd18fb2a0c3fabc50a3f3d078db001c95450da81a7ba815826d98f1e"),
+        (dictionary_lookup_task, (50, 9, 5000), "a7ede960a0232a1edee59feab327fe3926e2191cf985e3d06eab1bcaf4950c57"),
+        (hetero_edge_count_task, (3, 0, 10), "f9d6330c6b4af08a7572995bd0c6b94b40b84d0e167a546fa0915d757374a07a"),
+        (hetero_edge_count_task, (2, 0, 5000), "ea231f8e96ffdb270294f54551abb21e9b3355c9533346412061160cc0cbc984"),
+        (hetero_edge_count_task, (10, 9, 5000), "d5402137a4c45c385d54dc58fd5d23515f9ed655f83788b7b9b4472d3e9f23a7"),
+    ],
+)
+def test_draws_are_the_recorded_ones(make: Callable[..., Task], arguments: tuple[int, ...], digest: str) -> None:
+    assert make(*arguments).graphs.sha256() == digest
+
+
+def test_edge_sets_are_uniform() -> None:
+    # Two nodes have four ordered pairs; of those graphs with two edges each of the six sets is as likely.
+    graphs = [graph for graph in hetero_edge_count(1, num_graphs=20_000, max_nodes=2) if graph.num_edges == 2]
+    sets = [tuple(sorted((2 * graph.edge_index[0] + graph.edge_index[1]).tolist())) for graph in graphs]
+    expected = len(sets) / 6
+    assert len(set(sets)) == 6
+    # Five standard deviations of Binomial(N, 1/6).
+    assert all(abs(sets.count(each) - expected) < 5 * (expected * 5 / 6) ** 0.5 for each in set(sets))
+
+
+def test_one_key_leaves_nothing_to_predict() -> None:
+    with pytest.raises(DataError, match=r"^n: expected an integer >= 2, got 1"):
+        dictionary_lookup_task(1)

@@ -185,7 +185,7 @@ def test_preset_has_the_sheet_s_settings(name: str) -> None:
     assert model.pool == pool
     assert model.input_dropout.p == input_dropout
     assert {block.dropout.p for block in model.blocks} == {dropout}
-    residuals = {conv.lin_residual[1].p for conv in convs if conv.lin_residual is not None}
+    residuals = {block.residual[1].p for block in model.blocks if block.residual is not None}
     assert residuals == ({residual_dropout} if name in list(SHEET)[:6] else set())
 
 
@@ -242,7 +242,7 @@ def test_dictionary_lookup_preset_runs_and_has_the_sheet_s_shape(n: int) -> None
     assert conv.aggr == "sum"
     kinds = [type(module).__name__ for module in conv.activation]
     assert kinds == ["Sigma", "Linear", "Sigma"]
-    assert conv.lin_residual is None
+    assert model.blocks[0].residual is None
     # Two embeddings; W_Q with bias, W_K, sigma's linear, W_R with bias; the classifier without.
     sizes = [2 * (n + 1) * hidden, 4 * hidden * hidden + 3 * hidden, hidden * n]
     assert parameters(model) == sum(sizes)
@@ -280,10 +280,10 @@ def test_blocks_are_the_formulas() -> None:
                     message = part.conv(part.norm(h), EDGE_INDEX)
                     h = before + part.lin(nn.functional.silu(message))
                 else:
-                    h = nn.functional.silu(part.norm(part.conv(h, EDGE_INDEX)))
+                    added = part.residual(h) if block == "residual" else 0
+                    h = nn.functional.silu(part.norm(part.conv(h, EDGE_INDEX) + added))
                     h = before + h if block == "skip" else h
-                has_residual = part.conv.lin_residual is not None
-                assert has_residual == (block == "residual")
+                assert (part.residual is not None) == (block == "residual")
             close(model(x, EDGE_INDEX), model.readout(model.last_norm(h)))
             kinds = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm, None: nn.Identity}
             assert isinstance(model.blocks[0].norm, kinds[norm])
@@ -423,7 +423,7 @@ def test_edge_encoder_feeds_every_layer(
     x, edges = torch.randn(NODES, 8), edge_attr()
     h, dense = x, encoded(model, edges)
     for part in model.blocks:
-        h = part.conv(h, EDGE_INDEX, dense)
+        h = part.conv(h, EDGE_INDEX, dense) + part.residual(h)
     close(model(x, EDGE_INDEX, edges), model.readout(h))
     run_and_learn(model, x, EDGE_INDEX, edges)
     with pytest.raises(ValueError, match=r"^edge_attr: "):
@@ -457,7 +457,7 @@ def test_edge_weights_reach_every_layer() -> None:
     x, weight = torch.randn(NODES, 8), torch.rand(EDGES)
     h = x
     for part in model.blocks:
-        h = part.conv(h, EDGE_INDEX, edge_weight=weight)
+        h = part.conv(h, EDGE_INDEX, edge_weight=weight) + part.residual(h)
     close(model(x, EDGE_INDEX, edge_weight=weight), model.readout(h))
 
 

@@ -9,19 +9,13 @@ import json
 import os
 import platform
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-import torch_geometric
-
-import sirgcn
 from sirgcn.bench.memory import ALLOCATOR as MEMORY_ALLOCATOR
 from sirgcn.bench.peers import PEERS
 from sirgcn.bench.targets import check
-from sirgcn.ops import backends, native
+from sirgcn.engine.environment import environment
 
 FORMAT = 1
 
@@ -37,7 +31,11 @@ class Record:
         self.path = path
         self.data: dict[str, Any] = {
             "format": FORMAT,
-            "environment": environment(),
+            "environment": environment()
+            | {
+                "allocator": {name: os.environ.get(name) for name in ALLOCATOR},
+                "allocator_for_memory": MEMORY_ALLOCATOR,
+            },
             "settings": settings,
             "shapes": {},
             "peers": [
@@ -59,45 +57,8 @@ class Record:
         part.replace(self.path)
 
 
-def environment() -> dict[str, Any]:
-    """The machine, the versions and the settings that a figure depends on."""
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cpu": _cpu(),
-        "cores": os.cpu_count(),
-        "load_at_start": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None,
-        "platform": platform.platform(),
-        "libc": " ".join(platform.libc_ver()),
-        "python": platform.python_version(),
-        "sirgcn": sirgcn.__version__,
-        "torch": torch.__version__,
-        "torch_geometric": torch_geometric.__version__,
-        "numpy": np.__version__,
-        "backends": backends(),
-        "native": native.describe() if native.UNAVAILABLE is None else None,
-        "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "mkl": torch.backends.mkl.is_available(),
-        "allocator": {name: os.environ.get(name) for name in ALLOCATOR},
-        "allocator_for_memory": MEMORY_ALLOCATOR,
-        "variables": {
-            name: value for name, value in os.environ.items() if name.startswith(("OMP_", "KMP_", "MKL_", "SIRGCN_ISA"))
-        },
-    }
-
-
 def with_allocator() -> None:
     """Start the process anew with the allocator's settings, which glibc reads once, before Python runs."""
     if sys.platform == "linux" and platform.libc_ver()[0] == "glibc" and not ALLOCATOR.keys() <= os.environ.keys():
         # The settings that are there already are the user's.
         os.execve(sys.executable, sys.orig_argv, ALLOCATOR | os.environ)
-
-
-def _cpu() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    return platform.processor() or platform.machine()

@@ -3,8 +3,10 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -55,33 +57,30 @@ class Graphs:
 
         A single column of categories may be `[V]`; a graph's target may be a number, `[1]` or `[1, T]`.
         """
+        _check_level(level)
         many = [graphs] if isinstance(graphs, Data) else list(graphs)
         if not many:
             raise DataError("expected at least one graph, got none", "graphs")
-        nodes = torch.tensor([0] + [_count(graph, i) for i, graph in enumerate(many)]).cumsum(0)
-        edges = torch.tensor([0] + [graph.edge_index.size(1) for graph in many]).cumsum(0)
+        counts = torch.tensor([_counts(graph, f"graph {place}") for place, graph in enumerate(many)]).T
+        node_ptr, edge_ptr = torch.nn.functional.pad(counts.cumsum(1), (1, 0))
+        nodes, edges = counts
         edge_index = torch.cat([graph.edge_index for graph in many], dim=1)
         if len(many) > 1:
-            # Checked graph by graph before the shift: afterwards an index may fall into another graph unnoticed.
-            check_range(
-                "edge_index", edge_index, 0, torch.repeat_interleave(nodes.diff(), edges.diff())[None].expand(2, -1)
-            )
-            edge_index = edge_index + torch.repeat_interleave(nodes[:-1], edges.diff())
+            edge_index = edge_index + torch.repeat_interleave(node_ptr[:-1], edges)
         y = [torch.as_tensor(graph.y) for graph in many]
         if level == "graph":
             # PyG keeps T targets of a graph as [1, T] or [T], one target as [1] or a number.
             y = [target.reshape(1, -1) for target in y]
-        joined = _cat("y", y)
-        if joined is not None and joined.dim() == 2 and joined.size(1) == 1:
-            joined = joined.squeeze(1)
-        columns = {name: _cat(name, [_column(graph.get(name)) for graph in many]) for name in ("x", "edge_attr", "pe")}
+        target = _cat("y", y, {"node": nodes, "edge": edges, "graph": torch.ones_like(nodes)}[level])
         return cls(
+            x=_cat("x", [_column(graph.x) for graph in many], nodes),
             edge_index=edge_index,
-            y=joined,  # type: ignore[arg-type]
+            y=target.squeeze(1) if target.dim() == 2 and target.size(1) == 1 else target,
             level=level,
-            node_ptr=nodes if len(many) > 1 else None,
-            edge_ptr=edges if len(many) > 1 else None,
-            **columns,  # type: ignore[arg-type]
+            edge_attr=_optional("edge_attr", many, edges),
+            pe=_optional("pe", many, nodes),
+            node_ptr=node_ptr if len(many) > 1 else None,
+            edge_ptr=edge_ptr if len(many) > 1 else None,
         )
 
     @property
@@ -117,14 +116,18 @@ class Graphs:
         Without an index all of them. Nothing is copied for a single graph.
         """
         every = {name: tensor for name in ("x", "edge_attr", "pe") if (tensor := getattr(self, name)) is not None}
-        if self.node_ptr is None or self.edge_ptr is None:
+        if index is None:
+            index = torch.arange(self.num_graphs)
+        else:
+            check_shape("index", index, (None,), INTEGERS)
+            check_range("index", index, 0, self.num_graphs)
+        if self.node_ptr is None and len(index) == 1:
             ptr = torch.tensor([0, self.num_nodes])
             batch = torch.zeros(self.num_nodes, dtype=torch.int64)
             return Data(edge_index=self.edge_index, y=self.y, batch=batch, ptr=ptr, num_graphs=1, **every)
-        if index is None:
-            index = torch.arange(self.num_graphs)
-        first_node, first_edge = self.node_ptr[index], self.edge_ptr[index]
-        nodes, edges = self.node_ptr[index + 1] - first_node, self.edge_ptr[index + 1] - first_edge
+        node_ptr, edge_ptr = self.pointers()
+        first_node, first_edge = node_ptr[index], edge_ptr[index]
+        nodes, edges = node_ptr[index + 1] - first_node, edge_ptr[index + 1] - first_edge
         ptr = torch.cat([nodes.new_zeros(1), nodes.cumsum(0)])
         node_rows, edge_rows = _ranges(first_node, nodes), _ranges(first_edge, edges)
         rows = {"x": node_rows, "pe": node_rows, "edge_attr": edge_rows}
@@ -138,12 +141,9 @@ class Graphs:
         )
 
     def select(self, index: Tensor) -> "Graphs":
-        """The graphs `index` (int64 `[B]`, in this order), as graphs of their own."""
-        if self.num_graphs == 1:
-            return self
+        """The graphs `index` (int64 `[B]`, in this order, at least one), as graphs of their own."""
         found = self.batch(index)
-        assert self.edge_ptr is not None
-        edges = self.edge_ptr[index + 1] - self.edge_ptr[index]
+        edges = self.pointers()[1].diff()[index]
         return replace(
             self,
             **{name: found.get(name) for name in ("x", "edge_index", "y", "edge_attr", "pe")},
@@ -151,28 +151,40 @@ class Graphs:
             edge_ptr=torch.cat([edges.new_zeros(1), edges.cumsum(0)]),
         )
 
+    def pointers(self) -> tuple[Tensor, Tensor]:
+        """`node_ptr` and `edge_ptr`, of a single graph too."""
+        if self.node_ptr is None or self.edge_ptr is None:
+            return torch.tensor([0, self.num_nodes]), torch.tensor([0, self.num_edges])
+        return self.node_ptr, self.edge_ptr
+
     def tensors(self) -> dict[str, Tensor]:
         """All tensors that are there, by name."""
         return {field.name: value for field in fields(self) if isinstance(value := getattr(self, field.name), Tensor)}
 
     def sha256(self) -> str:
         """A hash of all tensors, their names, dtypes and shapes: equal data, equal hash, on any machine."""
-        digest = hashlib.sha256(self.level.encode())
-        for name, tensor in sorted(self.tensors().items()):
-            digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-            digest.update(tensor.contiguous().numpy().astype(tensor.numpy().dtype.newbyteorder("<")).tobytes())
-        return digest.hexdigest()
+        return sha256_of(self.level, self.tensors())
+
+
+def sha256_of(about: str, tensors: dict[str, Tensor]) -> str:
+    """A hash of a text and of tensors, their names, dtypes and shapes, in the order of the names."""
+    digest = hashlib.sha256(about.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        array = tensor.detach().numpy()
+        # Little-endian already on nearly every machine, and then nothing is copied.
+        digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
+    return digest.hexdigest()
 
 
 def _check(graphs: Graphs) -> None:
-    if graphs.level not in ("node", "edge", "graph"):
-        raise DataError(f"expected node, edge or graph, got {graphs.level!r}", "level")
+    _check_level(graphs.level)
     check_shape("x", graphs.x, (None, None), (*FLOATS, *INTEGERS))
     check_shape("edge_index", graphs.edge_index, (2, None), INTEGERS)
     nodes, edges = graphs.num_nodes, graphs.num_edges
     if nodes == 0:
         raise DataError("expected at least one node, got none", "x")
-    check_range("edge_index", graphs.edge_index, 0, nodes)
+    _check_edges(graphs)
     check_finite("x", graphs.x)
     if graphs.edge_attr is not None:
         check_shape("edge_attr", graphs.edge_attr, (edges, None), (*FLOATS, *INTEGERS))
@@ -180,16 +192,6 @@ def _check(graphs: Graphs) -> None:
     if graphs.pe is not None:
         check_shape("pe", graphs.pe, (nodes, None), FLOATS)
         check_finite("pe", graphs.pe)
-    if (graphs.node_ptr is None) != (graphs.edge_ptr is None):
-        raise DataError("expected both node_ptr and edge_ptr, or neither, got one", "node_ptr")
-    if graphs.node_ptr is not None and graphs.edge_ptr is not None:
-        check_pointer("node_ptr", graphs.node_ptr, nodes, "nodes")
-        check_pointer("edge_ptr", graphs.edge_ptr, edges, "edges")
-        if len(graphs.node_ptr) != len(graphs.edge_ptr):
-            raise DataError(f"expected {len(graphs.node_ptr)} entries, got {len(graphs.edge_ptr)}", "edge_ptr")
-        per_graph = graphs.edge_ptr.diff()
-        low, high = (torch.repeat_interleave(end, per_graph) for end in (graphs.node_ptr[:-1], graphs.node_ptr[1:]))
-        check_range("edge_index", graphs.edge_index, low.expand(2, -1), high.expand(2, -1))
     rows = {"node": nodes, "edge": edges, "graph": graphs.num_graphs}[graphs.level]
     if getattr(graphs.y, "ndim", 1) == 2:
         check_shape("y", graphs.y, (rows, None), FLOATS)
@@ -200,6 +202,40 @@ def _check(graphs: Graphs) -> None:
         check_range("y", graphs.y, -1, torch.iinfo(torch.int64).max)
 
 
+def _check_level(level: Any) -> None:
+    if level not in ("node", "edge", "graph"):
+        raise DataError(f"expected node, edge or graph, got {level!r}", "level")
+
+
+def _check_edges(graphs: Graphs) -> None:
+    """Refuse an edge that leaves its graph."""
+    edge_index, node_ptr, edge_ptr = graphs.edge_index, graphs.node_ptr, graphs.edge_ptr
+    if node_ptr is None and edge_ptr is None:
+        check_range("edge_index", edge_index, 0, graphs.num_nodes)
+        return
+    if node_ptr is None or edge_ptr is None:
+        raise DataError("expected both node_ptr and edge_ptr, or neither, got one", "node_ptr")
+    check_pointer("node_ptr", node_ptr, graphs.num_nodes, "nodes")
+    check_pointer("edge_ptr", edge_ptr, graphs.num_edges, "edges")
+    if len(node_ptr) != len(edge_ptr):
+        raise DataError(f"expected {len(node_ptr)} entries, got {len(edge_ptr)}", "edge_ptr")
+    filled = edge_ptr.diff() > 0
+    start = edge_ptr[:-1][filled].numpy()
+    if len(start) == 0:
+        return
+    low, high = node_ptr[:-1][filled], node_ptr[1:][filled]
+    # The extremes of each graph: bounds for every edge would take as much memory as the edges.
+    inside = all(
+        bool((torch.from_numpy(np.minimum.reduceat(row, start)) >= low).all())
+        and bool((torch.from_numpy(np.maximum.reduceat(row, start)) < high).all())
+        for row in edge_index.numpy()
+    )
+    if not inside:
+        edges = edge_ptr.diff()[filled]
+        low, high = (torch.repeat_interleave(bound, edges).expand(2, -1) for bound in (low, high))
+        check_range("edge_index", edge_index, low, high)
+
+
 def _ranges(start: Tensor, length: Tensor) -> Tensor:
     """start_0, ..., start_0 + length_0 - 1, start_1, ...: the rows of several ranges, one after the other."""
     before = length.cumsum(0) - length
@@ -207,25 +243,38 @@ def _ranges(start: Tensor, length: Tensor) -> Tensor:
     return offset + torch.arange(len(offset))
 
 
-def _count(graph: Data, place: int) -> int:
+def _counts(graph: Any, place: str) -> tuple[int, int]:
+    if not isinstance(graph, Data):
+        raise TypeError(f"{place}: expected PyG's Data, got {type(graph).__name__}")
     for name in ("x", "edge_index", "y"):
-        if not isinstance(graph.get(name), Tensor):
-            raise DataError(f"expected a tensor, got {type(graph.get(name)).__name__}", name, f"graph {place}")
-    check_shape("edge_index", graph.edge_index, (2, None), INTEGERS)
-    return int(graph.x.size(0)) if graph.x.dim() else 0
+        value = graph.get(name)
+        if not isinstance(value, Tensor) and not (name == "y" and isinstance(value, Real)):
+            raise DataError(f"expected a tensor, got {type(value).__name__}", name, place)
+    if graph.x.dim() == 0:
+        raise DataError("expected a row for each node, got a number", "x", place)
+    check_shape("edge_index", graph.edge_index, (2, None), INTEGERS, place)
+    check_range("edge_index", graph.edge_index, 0, graph.x.size(0), place)
+    return graph.x.size(0), graph.edge_index.size(1)
 
 
-def _column(tensor: Tensor | None) -> Tensor | None:
+def _column(tensor: Any) -> Any:
     return tensor.unsqueeze(1) if isinstance(tensor, Tensor) and tensor.dim() == 1 else tensor
 
 
-def _cat(name: str, parts: Sequence[Any]) -> Tensor | None:
+def _optional(name: str, graphs: Sequence[Data], rows: Tensor) -> Tensor | None:
+    parts = [_column(graph.get(name)) for graph in graphs]
     absent = [part is None for part in parts]
     if all(absent):
         return None
     if any(absent):
-        raise DataError(f"expected in all graphs or in none, absent from graph {absent.index(True)}", name)
-    for place, part in enumerate(parts):
-        if not isinstance(part, Tensor) or part.dtype != parts[0].dtype or part.shape[1:] != parts[0].shape[1:]:
-            raise DataError("expected the dtype and width of the first graph's", name, f"graph {place}")
+        raise DataError("expected in all graphs or in none, got none", name, f"graph {absent.index(True)}")
+    return _cat(name, parts, rows)
+
+
+def _cat(name: str, parts: Sequence[Any], rows: Tensor) -> Tensor:
+    for place, (part, count) in enumerate(zip(parts, rows.tolist(), strict=True)):
+        source = f"graph {place}"
+        if not isinstance(part, Tensor):
+            raise DataError(f"expected a tensor, got {type(part).__name__}", name, source)
+        check_shape(name, part, (count, *parts[0].shape[1:]), (parts[0].dtype,), source)
     return torch.cat(list(parts))

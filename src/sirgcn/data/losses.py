@@ -1,4 +1,7 @@
-"""Losses: what a task is trained on; rows without a label (-1 among classes, NaN among numbers) do not count."""
+"""Losses: what a task is trained on; rows without a label (-1 among classes, NaN among numbers) do not count.
+
+Where no row has a label the loss is 0, and so is its gradient.
+"""
 
 import math
 from collections.abc import Callable
@@ -13,21 +16,26 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
     r"""The mean of :math:`-\log \mathrm{softmax}(\hat{y}_i)_{y_i}`, output `[M, C]`, target int64 `[M]`."""
-    return F.cross_entropy(output, target, ignore_index=-1)
+    return _mean(F.cross_entropy(*_labelled(output, target), reduction="none"))
 
 
 def weighted_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
     r"""Cross-entropy with the weights of PATTERN and CLUSTER, :math:`w_c = (N - N_c) / N` where :math:`N_c > 0`.
 
-    :math:`N_c` of the :math:`N` labels of the batch are of class c.
+    .. math:: \sum_i w_{y_i} \ell_i \Big/ \sum_i w_{y_i}
+
+    :math:`N_c` of the :math:`N` labels of the batch are of class c, :math:`\ell_i` is the cross-entropy of row i.
+    Labels of one class alone, which have no weight, count equally.
     """
-    count = torch.bincount(target[target >= 0], minlength=output.size(1))
-    total = count.sum()
-    weight = torch.where(count > 0, (total - count) / total, 0.0).to(output.dtype)
-    if bool((weight == 0).all()):
-        # One class alone has weight 0, and a mean over no weight is NaN.
+    output, target = _labelled(output, target)
+    total = len(target)
+    count = torch.bincount(target, minlength=output.size(1))
+    if bool((count == total).any()):
+        # The mean over no weight would be NaN.
         return cross_entropy(output, target)
-    return F.cross_entropy(output, target, weight, ignore_index=-1)
+    # Counts may be too large for half precision, their shares are not.
+    weight = (total - count).double() / total
+    return F.cross_entropy(output, target, weight.to(output.dtype))
 
 
 def log_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
@@ -36,25 +44,23 @@ def log_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
     :math:`\ell_i` is the cross-entropy of row i and :math:`\epsilon = 1 - \ln 2`.
     """
     epsilon = 1 - math.log(2)
-    known = target >= 0
-    each = F.cross_entropy(output[known], target[known], reduction="none")
-    return (torch.log(each + epsilon) - math.log(epsilon)).mean()
+    each = F.cross_entropy(*_labelled(output, target), reduction="none")
+    return _mean(torch.log(each + epsilon) - math.log(epsilon))
 
 
 def binary_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
     r"""The mean of :math:`-y \log s(\hat{y}) - (1 - y) \log(1 - s(\hat{y}))` over all labels, one logit per label."""
-    output, target = _aligned(output, target)
-    return F.binary_cross_entropy_with_logits(output, target)
+    return _mean(F.binary_cross_entropy_with_logits(*_aligned(output, target), reduction="none"))
 
 
 def l1(output: Tensor, target: Tensor) -> Tensor:
     r"""The mean of :math:`|\hat{y} - y|`."""
-    return F.l1_loss(*_aligned(output, target))
+    return _mean(F.l1_loss(*_aligned(output, target), reduction="none"))
 
 
 def mse(output: Tensor, target: Tensor) -> Tensor:
     r"""The mean of :math:`(\hat{y} - y)^2`."""
-    return F.mse_loss(*_aligned(output, target))
+    return _mean(F.mse_loss(*_aligned(output, target), reduction="none"))
 
 
 LOSSES: dict[str, Loss] = {
@@ -67,8 +73,20 @@ LOSSES: dict[str, Loss] = {
 }
 """All losses by name."""
 
-OF_CLASSES = ("cross_entropy", "weighted_cross_entropy", "log_cross_entropy")
+LOSSES_OF_CLASSES = ("cross_entropy", "weighted_cross_entropy", "log_cross_entropy")
 """The losses whose targets are classes; those of the others are numbers."""
+
+
+def _mean(each: Tensor) -> Tensor:
+    # The mean over no label would be NaN, and end a training run for one batch without labels.
+    return each.mean() if len(each) else each.sum()
+
+
+def _labelled(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    if output.dim() != 2 or target.shape != output.shape[:1]:
+        raise ValueError(f"output: expected shape [{len(target)}, classes], got {list(output.shape)}")
+    known = target >= 0
+    return (output, target) if bool(known.all()) else (output[known], target[known])
 
 
 def _aligned(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

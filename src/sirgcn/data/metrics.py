@@ -28,8 +28,12 @@ class Metric:
 
     def __call__(self, outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> float:
         """Its value; rows without a label (-1 among classes, NaN among numbers) do not count."""
+        if not outputs or len(outputs) != len(targets):
+            raise ValueError(f"outputs: expected as many batches as targets, got {len(outputs)} and {len(targets)}")
         if self.per_batch:
-            return float(np.mean([self.compute(*pair) for pair in zip(outputs, targets, strict=True)]))
+            pairs = list(zip(outputs, targets, strict=True))
+            labelled = [pair for pair in pairs if bool(_is_class(pair[1]).any())]
+            return float(np.mean([self.compute(*pair) for pair in labelled or pairs]))
         return self.compute(torch.cat(list(outputs)), torch.cat(list(targets)))
 
     def better(self, value: float, than: float) -> bool:
@@ -40,7 +44,7 @@ class Metric:
 def accuracy(output: Tensor, target: Tensor) -> float:
     r"""The share of rows whose class is predicted, :math:`\frac{1}{M} \sum_i [\hat{y}_i = y_i]`.
 
-    The prediction is the largest of `[M, C]` scores, or of one logit whether it is above 0.
+    The prediction is the largest of `[M, C]` scores, or of one logit per label whether it is above 0.
     """
     predicted, known = _classes(output, target)
     return float((predicted == known).double().mean())
@@ -103,20 +107,29 @@ METRICS: dict[str, Metric] = {
 }
 """All metrics by name."""
 
+METRICS_OF_CLASSES = ("accuracy", "class_accuracy", "f1", "roc_auc", "average_precision")
+"""The metrics whose targets are classes or 0 and 1; those of the others are any numbers."""
+
 
 def _classes(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    output, target = output.detach(), target.detach()
-    if output.dim() == 2 and output.size(1) == 1:
+    output, target = output.detach().cpu(), target.detach().cpu()
+    if output.dim() == 2 and target.dim() == 1 and output.size(1) == 1:
         output = output.squeeze(1)
-    predicted = (output > 0).long() if output.dim() == 1 else output.argmax(1)
-    known = torch.isfinite(target) & (target >= 0)
+    predicted = (output > 0).long() if output.dim() == target.dim() else output.argmax(-1)
+    if predicted.shape != target.shape:
+        raise ValueError(f"output: expected scores for targets {list(target.shape)}, got shape {list(output.shape)}")
+    known = _is_class(target)
     if not bool(known.any()):
         raise ValueError("target: expected at least one label, got none")
     return predicted[known], target[known].long()
 
 
+def _is_class(target: Tensor) -> Tensor:
+    return torch.isfinite(target) & (target >= 0)
+
+
 def _over_tasks(score: Callable[..., float], output: Tensor, target: Tensor) -> float:
-    output, target = output.detach().double(), target.detach().double()
+    output, target = output.detach().cpu().double(), target.detach().cpu().double()
     if target.dim() == 1:
         if output.dim() == 2 and output.size(1) == 2:
             output = output[:, 1] - output[:, 0]
@@ -125,8 +138,8 @@ def _over_tasks(score: Callable[..., float], output: Tensor, target: Tensor) -> 
         raise ValueError(f"output: expected shape {list(target.shape)}, got {list(output.shape)}")
     found = []
     for scores, labels in zip(output.T, target.T, strict=True):
-        known = torch.isfinite(labels) & (labels >= 0)
-        if len(labels[known].unique()) == 2:
+        known = _is_class(labels)
+        if bool((labels == 0).any()) and bool((labels == 1).any()):
             found.append(score(labels[known].numpy(), scores[known].numpy()))
     if not found:
         raise ValueError("target: expected a task with a positive and a negative label, got none")
@@ -134,7 +147,7 @@ def _over_tasks(score: Callable[..., float], output: Tensor, target: Tensor) -> 
 
 
 def _errors(output: Tensor, target: Tensor) -> Tensor:
-    output, target = output.detach().double(), target.detach().double()
+    output, target = output.detach().cpu().double(), target.detach().cpu().double()
     if output.dim() == 2 and target.dim() == 1 and output.size(1) == 1:
         output = output.squeeze(1)
     if output.shape != target.shape:

@@ -1,10 +1,15 @@
-"""The synthetic data sets of Section 5.1: DictionaryLookup and HeteroEdgeCount."""
+"""The synthetic data sets of Section 5.1: DictionaryLookup and HeteroEdgeCount.
 
-from numbers import Integral
+A seed gives the same graphs on any machine: all draws are integers of a named generator, PCG64, and nothing is rounded.
+"""
 
 import numpy as np
 import torch
 from torch_geometric.data import Data
+
+from sirgcn.data.graphs import Graphs
+from sirgcn.data.task import Schema, Split, Task
+from sirgcn.data.validate import check_at_least
 
 
 def dictionary_lookup(n: int, num_graphs: int = 5000, seed: int = 0) -> list[Data]:
@@ -30,26 +35,33 @@ def dictionary_lookup(n: int, num_graphs: int = 5000, seed: int = 0) -> list[Dat
         ``edge_index`` and one ``query_mask``, which would otherwise take most of the memory; do
         not change them in place.
     """
-    _check_at_least(1, n=n, num_graphs=num_graphs)
-    _check_at_least(0, seed=seed)
-    rng = np.random.default_rng(seed)
-    values = torch.from_numpy(rng.permuted(np.tile(np.arange(n), (num_graphs, 1)), axis=1))
-
-    attribute = torch.arange(n)
-    key, query = torch.cartesian_prod(attribute + n, attribute).unbind(1)
-    edge_index = torch.stack([key, query])
+    x, edge_index, y = _lookups(n, num_graphs, seed)
     query_mask = torch.arange(2 * n) < n
-    empty = torch.full((n,), n)
+    # Copies: as a view each would carry all graphs into every pickle and deepcopy.
     return [
-        Data(
-            x=torch.stack([attribute.repeat(2), torch.cat([empty, value])], dim=1),
-            edge_index=edge_index,
-            query_mask=query_mask,
-            # A copy: as a view it would carry all graphs' values into every pickle and deepcopy.
-            y=value.clone(),
-        )
-        for value in values
+        Data(x=inputs.clone(), edge_index=edge_index, query_mask=query_mask, y=target[:n].clone())
+        for inputs, target in zip(x, y, strict=True)
     ]
+
+
+def dictionary_lookup_task(n: int, seed: int = 0, num_graphs: int = 5000) -> Task:
+    """The graphs of `dictionary_lookup` as a task (Table 1): the first four fifths train, the rest test.
+
+    Keys have no label; the paper has no validation part. At least two keys: one alone leaves nothing to predict.
+    """
+    check_at_least(2, n=n, num_graphs=num_graphs)
+    x, edge_index, y = _lookups(n, num_graphs, seed)
+    first = 2 * n * torch.arange(num_graphs)
+    graphs = Graphs(
+        x=x.flatten(0, 1),
+        edge_index=(edge_index.unsqueeze(1) + first.unsqueeze(1)).flatten(1),
+        y=y.flatten(),
+        level="node",
+        node_ptr=2 * n * torch.arange(num_graphs + 1),
+        edge_ptr=n * n * torch.arange(num_graphs + 1),
+    )
+    schema = Schema(vocabularies=(n + 1, n + 1), outputs=n)
+    return _task(f"DictionaryLookup({n})", graphs, schema, seed, "cross_entropy", "accuracy")
 
 
 def hetero_edge_count(c: int, num_graphs: int = 5000, seed: int = 0, max_nodes: int = 50) -> list[Data]:
@@ -76,26 +88,71 @@ def hetero_edge_count(c: int, num_graphs: int = 5000, seed: int = 0, max_nodes: 
         Graphs with ``x`` (int64, ``[n]``: the labels), ``edge_index`` (``[2, edges]``) and ``y``
         (float32, ``[1]``: the raw count, not normalised).
     """
-    _check_at_least(1, c=c, num_graphs=num_graphs)
-    _check_at_least(0, seed=seed)
-    _check_at_least(2, max_nodes=max_nodes)
-    rng = np.random.default_rng(seed)
-    graphs = []
-    for n in rng.integers(2, max_nodes, size=num_graphs, endpoint=True).tolist():
-        num_edges = rng.integers(n * n // 4, n * n, endpoint=True)
-        pairs = rng.choice(n * n, size=num_edges, replace=False)
-        edge_index = torch.from_numpy(np.stack(np.divmod(pairs, n)))
-        label = torch.from_numpy(rng.integers(c, size=n))
-        source, target = label[edge_index]
-        y = (source != target).sum(dtype=torch.float32).view(1)
-        graphs.append(Data(x=label, edge_index=edge_index, y=y))
-    return graphs
+    graphs, nodes, edges = _counts(c, num_graphs, seed, max_nodes)
+    local = graphs.edge_index - torch.repeat_interleave(nodes.cumsum(0) - nodes, edges)
+    parts = (graphs.x.squeeze(1).split(nodes.tolist()), local.split(edges.tolist(), 1), graphs.y.split(1))
+    return [
+        Data(x=x.clone(), edge_index=edge_index.clone(), y=y.clone()) for x, edge_index, y in zip(*parts, strict=True)
+    ]
 
 
-def _check_at_least(minimum: int, **arguments: object) -> None:
-    for name, value in arguments.items():
-        expected = f"{name}: expected an integer >= {minimum}, got {value!r}"
-        if isinstance(value, bool) or not isinstance(value, Integral):
-            raise TypeError(f"{expected} of type {type(value).__name__}")
-        if int(value) < minimum:
-            raise ValueError(expected)
+def hetero_edge_count_task(c: int, seed: int = 0, num_graphs: int = 5000, max_nodes: int = 50) -> Task:
+    """The graphs of `hetero_edge_count` as a task (Table 2): the first four fifths train, the rest test.
+
+    The paper has no validation part.
+    """
+    check_at_least(2, num_graphs=num_graphs)
+    graphs, _, _ = _counts(c, num_graphs, seed, max_nodes)
+    return _task(f"HeteroEdgeCount({c})", graphs, Schema(vocabularies=(c,)), seed, "mse", "mse")
+
+
+def _task(name: str, graphs: Graphs, schema: Schema, seed: int, loss: str, metric: str) -> Task:
+    count = graphs.num_graphs
+    train, test = torch.arange(count).tensor_split([min(max(4 * count // 5, 1), count - 1)])
+    split = Split(train, train[:0], test)
+    return Task(name, graphs, schema, (split,), loss, metric, version=f"generated, seed {seed}")
+
+
+def _lookups(n: int, num_graphs: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """x `[G, 2n, 2]`, the edges of one graph, and y `[G, 2n]` with -1 at the keys."""
+    check_at_least(1, n=n, num_graphs=num_graphs)
+    check_at_least(0, seed=seed)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    values = torch.from_numpy(rng.permuted(np.tile(np.arange(n), (num_graphs, 1)), axis=1))
+    x = torch.empty(num_graphs, 2 * n, 2, dtype=torch.int64)
+    x[:, :, 0] = torch.arange(n).repeat(2)
+    x[:, :n, 1] = n
+    x[:, n:, 1] = values
+    edge_index = torch.cartesian_prod(torch.arange(n, 2 * n), torch.arange(n)).T.contiguous()
+    return x, edge_index, torch.cat([values, torch.full_like(values, -1)], dim=1)
+
+
+def _counts(c: int, num_graphs: int, seed: int, max_nodes: int) -> tuple[Graphs, torch.Tensor, torch.Tensor]:
+    """The graphs, and the numbers of their nodes and edges."""
+    check_at_least(1, c=c, num_graphs=num_graphs)
+    check_at_least(0, seed=seed)
+    check_at_least(2, max_nodes=max_nodes)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    nodes = rng.integers(2, max_nodes, size=num_graphs, endpoint=True)
+    edges = rng.integers(nodes**2 // 4, nodes**2, endpoint=True)
+    node_ptr, edge_ptr = (np.concatenate([[0], np.cumsum(count)]) for count in (nodes, edges))
+    label = rng.integers(c, size=node_ptr[-1])
+    edge_index = np.empty((2, edge_ptr[-1]), np.int64)
+    # All graphs of a size at once, a row of pairs for each: the first of a shuffled row are drawn without replacement.
+    for n in np.unique(nodes).tolist():
+        same = np.flatnonzero(nodes == n)
+        pairs = rng.permuted(np.tile(np.arange(n * n), (len(same), 1)), axis=1)
+        drawn = np.arange(n * n) < edges[same, None]
+        place = (edge_ptr[same, None] + np.arange(n * n))[drawn]
+        edge_index[:, place] = np.divmod(pairs[drawn], n)
+    edge_index += np.repeat(node_ptr[:-1], edges)
+    differs = np.concatenate([[0], np.cumsum(label[edge_index[0]] != label[edge_index[1]])])
+    graphs = Graphs(
+        x=torch.from_numpy(label).unsqueeze(1),
+        edge_index=torch.from_numpy(edge_index),
+        y=torch.from_numpy(differs[edge_ptr[1:]] - differs[edge_ptr[:-1]]).float(),
+        level="graph",
+        node_ptr=torch.from_numpy(node_ptr),
+        edge_ptr=torch.from_numpy(edge_ptr),
+    )
+    return graphs, torch.from_numpy(nodes), torch.from_numpy(edges)

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from sirgcn.data.graphs import Graphs, Level
-from sirgcn.data.losses import LOSSES, OF_CLASSES, Loss
-from sirgcn.data.metrics import METRICS, Metric
-from sirgcn.data.validate import DataError, check_range, check_shape
+from sirgcn.data.losses import LOSSES, LOSSES_OF_CLASSES, Loss
+from sirgcn.data.metrics import METRICS, METRICS_OF_CLASSES, Metric
+from sirgcn.data.validate import DataError, check_at_least, check_range, check_shape
 
 Part = Literal["train", "val", "test"]
 """A part of a split."""
@@ -66,12 +66,19 @@ class Split:
 
         Every part gets at least one item of a class that has three or more.
         """
-        if count < 1:
-            raise DataError(f"expected at least one item, got {count}", "count")
-        if min(fractions) < 0 or fractions[0] == 0 or abs(sum(fractions) - 1) > 1e-9:
-            raise DataError(f"expected fractions above 0 that sum to 1, got {fractions}", "fractions")
-        rng = np.random.default_rng(seed)
-        group = np.zeros(count, np.int64) if strata is None else strata.numpy()
+        check_at_least(1, count=count)
+        check_at_least(0, seed=seed)
+        # Written so that NaN is refused too.
+        if not (min(fractions) >= 0 < fractions[0] and abs(sum(fractions) - 1) < 1e-9):
+            raise DataError(f"expected a first above 0, none below 0, and the sum 1, got {fractions}", "fractions")
+        if strata is None:
+            strata = torch.zeros(count, dtype=torch.int64)
+        check_shape("strata", strata, (count,), (torch.int64,))
+        if not bool((strata >= 0).any()):
+            raise DataError("expected at least one class, got none", "strata")
+        # PCG64 by name: numpy's default generator may become another one.
+        rng = np.random.Generator(np.random.PCG64(seed))
+        group = strata.numpy()
         parts: list[list[np.ndarray[Any, Any]]] = [[], [], []]
         for label in np.unique(group[group >= 0]):
             items = rng.permutation(np.flatnonzero(group == label))
@@ -139,8 +146,8 @@ class Task:
 
     def num_batches(self, part: Part, batch_size: int | None = None, split: int = 0) -> int:
         """How many batches `batches` gives."""
-        items = len(getattr(self.splits[split], part))
-        return 1 if batch_size is None or self.over != "graphs" else -(-items // batch_size)
+        items = len(self._items(part, batch_size, split))
+        return min(items, 1) if batch_size is None or self.over != "graphs" else -(-items // batch_size)
 
     def batches(
         self,
@@ -148,30 +155,44 @@ class Task:
         batch_size: int | None = None,
         split: int = 0,
         generator: torch.Generator | None = None,
+        start: int = 0,
     ) -> Iterator[Data]:
         """The part's batches, each PyG's `Data` with `y` and what `Graphs.batch` gives.
 
         Where targets are a selection of the model's rows, `index` (int64) holds those rows and `y` has as many: the
-        part's nodes of a single graph, the labelled nodes of many. Otherwise `index` is None. The edges of an edge
-        task stand in `edge_label_index` `[2, rows]`.
+        part's nodes of a single graph, the labelled nodes of many. Otherwise there is none, and
+        `batch.get("index")` is None. The edges of an edge task stand in `edge_label_index` `[2, rows]`.
 
         Args:
             part: train, val or test.
-            batch_size: graphs in a batch; None takes all. One graph is always one batch.
+            batch_size: graphs in a batch; None takes all. One graph is always one batch; an empty part has none.
             split: which of the splits.
             generator: draws the order anew; without it the order is the split's.
+            start: the batch to begin with: those before it are not put together.
         """
-        items: Tensor = getattr(self.splits[split], part)
+        items = self._items(part, batch_size, split)
+        if generator is not None and self.over == "graphs":
+            # Drawn even if nothing is left of it, so that the next order does not depend on where this one began.
+            items = items[torch.randperm(len(items), generator=generator)]
+        if start >= self.num_batches(part, batch_size, split):
+            return
         if self.over != "graphs":
             yield self._labelled(self.graphs.batch(), items)
             return
-        if generator is not None:
-            items = items[torch.randperm(len(items), generator=generator)]
-        for chunk in items.split(batch_size or max(len(items), 1)):
+        for chunk in items.split(batch_size or len(items))[start:]:
             yield self._labelled(self.graphs.batch(chunk), None)
 
+    def _items(self, part: Part, batch_size: int | None, split: int) -> Tensor:
+        if part not in PARTS:
+            raise DataError(f"expected one of {', '.join(PARTS)}, got {part!r}", "part")
+        if batch_size is not None:
+            check_at_least(1, batch_size=batch_size)
+        if not 0 <= split < len(self.splits):
+            raise DataError(f"expected 0 <= split < {len(self.splits)}, got {split}", "split")
+        items: Tensor = getattr(self.splits[split], part)
+        return items
+
     def _labelled(self, batch: Data, rows: Tensor | None) -> Data:
-        batch.index = None
         if self.level == "graph":
             return batch
         if rows is None:
@@ -202,21 +223,44 @@ def _check(task: Task) -> None:
     ):
         _check_inputs(field_name, tensor, width, vocabularies)
     _check_inputs("pe", graphs.pe, schema.encodings, ())
-    classes = not graphs.y.is_floating_point()
-    if classes:
-        check_range("y", graphs.y, -1, schema.outputs)
-    elif schema.outputs != (graphs.y.size(1) if graphs.y.dim() == 2 else 1):
-        raise DataError(f"expected {schema.outputs} targets, got shape {list(graphs.y.shape)}", "y")
-    if classes != (task.loss in OF_CLASSES):
-        kind = ", ".join(name for name in LOSSES if classes == (name in OF_CLASSES))
-        raise DataError(
-            f"the targets are {'classes' if classes else 'numbers'}: expected {kind}, got {task.loss!r}", "loss"
-        )
+    _check_targets(task)
     if not task.splits:
         raise DataError("expected at least one split, got none", "splits")
     count = {"graphs": graphs.num_graphs, "nodes": graphs.num_nodes, "edges": graphs.num_edges}[task.over]
     for number, split in enumerate(task.splits):
         _check_split(f"splits[{number}]", split, count, task)
+
+
+def _check_targets(task: Task) -> None:
+    y, outputs = task.graphs.y, task.schema.outputs
+    classes = not y.is_floating_point()
+    if classes != (task.loss in LOSSES_OF_CLASSES):
+        kind = ", ".join(name for name in LOSSES if classes == (name in LOSSES_OF_CLASSES))
+        raise DataError(
+            f"the targets are {'classes' if classes else 'numbers'}: expected {kind}, got {task.loss!r}", "loss"
+        )
+    if classes:
+        check_range("y", y, -1, outputs)
+    elif outputs != (y.size(1) if y.dim() == 2 else 1):
+        raise DataError(f"expected {outputs} targets, got shape {list(y.shape)}", "y")
+    known = y[y >= 0] if classes else y[~torch.isnan(y)]
+    if task.metric not in METRICS_OF_CLASSES:
+        if classes:
+            names = ", ".join(METRICS_OF_CLASSES)
+            raise DataError(f"the targets are classes: expected {names}, got {task.metric!r}", "metric")
+        return
+    if not classes:
+        other = ((y != 0) & (y != 1) & ~torch.isnan(y)).nonzero()
+        if len(other):
+            place = tuple(other[0].tolist())
+            value = float(y[place])
+            raise DataError(f"{task.metric} expects 0, 1 or no label, got {value}", "y", row=list(place), value=value)
+    elif outputs != 2 and task.metric in ("roc_auc", "average_precision"):
+        raise DataError(f"{task.metric} expects two classes, got {outputs}", "metric")
+    if len(known) and bool((known == known[0]).all()):
+        raise DataError(
+            f"expected labels of at least two classes, got {known[0].item()} alone", "y", value=known[0].item()
+        )
 
 
 def _check_inputs(name: str, tensor: Tensor | None, width: int, vocabularies: tuple[int, ...]) -> None:
@@ -233,13 +277,11 @@ def _check_inputs(name: str, tensor: Tensor | None, width: int, vocabularies: tu
 
 
 def _check_split(name: str, split: Split, count: int, task: Task) -> None:
-    seen = torch.zeros(count, dtype=torch.int8)
     for part in PARTS:
         items = getattr(split, part)
         check_shape(f"{name}.{part}", items, (None,), (torch.int64,))
         check_range(f"{name}.{part}", items, 0, count)
-        seen.scatter_add_(0, items, torch.ones_like(items, dtype=torch.int8))
-    twice = (seen > 1).nonzero()
+    twice = (torch.bincount(torch.cat([split.train, split.val, split.test])) > 1).nonzero()
     if len(twice):
         item = int(twice[0])
         raise DataError(f"expected every item at most once, got item {item} twice", name, value=item)

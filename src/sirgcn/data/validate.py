@@ -1,13 +1,15 @@
 """What a graph must be, checked at one place for every source of graphs."""
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 
 
-@dataclass
+# Not eq: an exception without a hash breaks tools that keep exceptions in sets.
+@dataclass(eq=False)
 class DataError(ValueError):
     """Data that cannot be used: what is wrong, and where it stands.
 
@@ -37,33 +39,54 @@ class DataError(ValueError):
         return DataError, (self.message, self.field, self.source, self.row, self.value)
 
 
-def check_shape(field: str, tensor: Any, shape: tuple[int | None, ...], dtypes: tuple[torch.dtype, ...]) -> None:
+def check_at_least(minimum: int, **arguments: object) -> None:
+    """Refuse arguments that are no integers (TypeError) or below the minimum."""
+    for name, value in arguments.items():
+        expected = f"expected an integer >= {minimum}, got {value!r}"
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise TypeError(f"{name}: {expected} of type {type(value).__name__}")
+        if int(value) < minimum:
+            raise DataError(expected, name, value=value)
+
+
+def check_shape(
+    field: str,
+    tensor: Any,
+    shape: tuple[int | None, ...],
+    dtypes: tuple[torch.dtype, ...],
+    source: str | None = None,
+) -> None:
     """Refuse what is no tensor of this shape (None: any size) and one of these dtypes."""
     if not isinstance(tensor, Tensor):
-        raise DataError(f"expected a tensor, got {type(tensor).__name__}", field)
+        raise DataError(f"expected a tensor, got {type(tensor).__name__}", field, source)
+    if tensor.layout is not torch.strided or tensor.device.type != "cpu":
+        raise DataError(f"expected a dense tensor on the CPU, got {tensor.layout} on {tensor.device}", field, source)
     if tensor.dtype not in dtypes:
         known = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
-        raise DataError(f"expected dtype {known}, got {str(tensor.dtype).removeprefix('torch.')}", field)
+        raise DataError(f"expected dtype {known}, got {str(tensor.dtype).removeprefix('torch.')}", field, source)
     fits = tensor.dim() == len(shape) and all(
         want is None or want == size for want, size in zip(shape, tensor.shape, strict=True)
     )
     if not fits:
         known = ", ".join("any" if size is None else str(size) for size in shape)
-        raise DataError(f"expected shape [{known}], got {list(tensor.shape)}", field)
+        raise DataError(f"expected shape [{known}], got {list(tensor.shape)}", field, source)
 
 
-def check_range(field: str, tensor: Tensor, low: int | Tensor, high: int | Tensor) -> None:
+def check_range(field: str, tensor: Tensor, low: int | Tensor, high: int | Tensor, source: str | None = None) -> None:
     """Refuse the first entry that is not in `low <= entry < high` (numbers, or tensors that broadcast)."""
     if tensor.numel() == 0:
         return
+    if isinstance(low, int) and isinstance(high, int):
+        # The extremes alone need no array of the tensor's size.
+        least, most = tensor.aminmax()
+        if low <= int(least) and int(most) < high:
+            return
     outside = (tensor < low) | (tensor >= high)
     if bool(outside.any()):
         place = tuple(outside.nonzero()[0].tolist())
         bounds = [int(torch.as_tensor(bound).expand_as(tensor)[place]) for bound in (low, high)]
         value = int(tensor[place])
-        raise DataError(
-            f"expected {bounds[0]} <= entry < {bounds[1]}, got {value}", field, row=_row(place), value=value
-        )
+        raise DataError(f"expected {bounds[0]} <= entry < {bounds[1]}, got {value}", field, source, _row(place), value)
 
 
 def check_finite(field: str, tensor: Tensor, allow_missing: bool = False) -> None:

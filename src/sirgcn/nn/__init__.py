@@ -1,4 +1,4 @@
-"""What users import: the layer, the readout, whole models, encoders, and converters from PyG's layers."""
+"""What users import: the layer, the readout, whole models, the other convolutions, encoders, converters."""
 
 from sirgcn.nn.adjacency import Graph
 from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode
@@ -14,18 +14,27 @@ from sirgcn.nn.converters import (
     from_gine,
     from_sage,
 )
+from sirgcn.nn.convs import CONVS, Conv, make_conv
 from sirgcn.nn.dgl import from_dgl_state_dict
 from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
 from sirgcn.nn.models import SIRGCN, SIRNet
-from sirgcn.nn.presets import PRESETS, dictionary_lookup_preset, hetero_edge_count_preset, preset
+from sirgcn.nn.presets import (
+    PRESETS,
+    dictionary_lookup_preset,
+    hetero_edge_count_preset,
+    preset,
+    width_for_budget,
+)
 
 __all__ = [
     "AGGREGATORS",
+    "CONVS",
     "OGB_ATOM",
     "OGB_BOND",
     "PRESETS",
     "SIRGCN",
     "CategoricalEncoder",
+    "Conv",
     "ConvThen",
     "Graph",
     "PositionalEncoder",
@@ -46,5 +55,7 @@ __all__ = [
     "from_gine",
     "from_sage",
     "hetero_edge_count_preset",
+    "make_conv",
     "preset",
+    "width_for_budget",
 ]

@@ -1,6 +1,6 @@
 """Whole models: `SIRGCN`, which stands beside PyG's basic models, and `SIRNet`, the networks of the paper's tables."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, cast
 
@@ -10,11 +10,14 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.inits import reset
 from torch_geometric.nn.models import JumpingKnowledge
 from torch_geometric.nn.models.basic_gnn import BasicGNN
+from torch_geometric.utils import add_remaining_self_loops
 
-from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors, with_stored_values
+from sirgcn.nn.adjacency import EdgeAttr, Graph, as_edge_index, as_neighbors, with_stored_values
 from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode, make_norm
 from sirgcn.nn.conv import Sigma, SIRConv
+from sirgcn.nn.convs import find_conv, make_conv
 from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
+from sirgcn.ops import Neighbors
 
 
 class SIRGCN(BasicGNN):
@@ -64,7 +67,7 @@ class SIRGCN(BasicGNN):
 
 
 class SIRNet(nn.Module):
-    r"""Encoder, blocks of SIR convolutions, readout and head: every network of the paper's tables is one configuration.
+    r"""Encoder, blocks of convolutions, readout and head: every network of the paper's tables is one configuration.
 
     Blocks, with h the layer's input:
 
@@ -82,19 +85,22 @@ class SIRNet(nn.Module):
         num_layers: blocks.
         encoder: `"none"` feeds the features straight to the first layer, `"linear"`, `"embedding"` (a sum of
             embeddings) or `"atom"` (OGB's vocabularies).
-        encoder_act: whether `act` follows the encoder.
+        encoder_act: whether `act` follows the encoder, or the name of another activation that does.
         edge_channels: width of the edge features, or the sizes of their vocabularies; None for no edge features.
         edge_encoder: as `encoder`, `"bond"` for OGB's bonds; categories reach the layers as a table, never as an
             edges-by-channels tensor.
         block: the shape of a block.
-        aggr, variant: of `SIRConv`.
-        activation: sigma inside the layer.
+        conv: the convolution, a name of `CONVS`; `"sir"` is `SIRConv`.
+        conv_options: further options of the convolution, see `Conv.options`.
+        self_loops: whether every node is its own neighbour; None as the convolution has it (`Conv.self_loops`).
+        aggr, variant: of `SIRConv`; these and the next two mean nothing to another convolution.
+        activation: sigma inside `SIRConv`.
         sigma_layers: linear layers inside sigma: sigma = activation, then linear and activation that many times.
         act: between the layers; None for none.
         norm: `"batch"`, `"layer"` or None.
         residual: whether the block `"residual"` adds a linear layer of its input.
-        dropout, input_dropout, conv_dropout, residual_dropout: after the layer, after the encoder, inside `SIRConv`,
-            after the residual.
+        dropout, input_dropout, conv_dropout, residual_dropout: after the layer, after the encoder, inside the
+            convolution, after the residual.
         feed_forward: expansion factor of a feed-forward network h + W_2 act(W_1 norm(h)) after every block; 0 for none.
         jk: jumping knowledge over the blocks' outputs, `"cat"`, `"max"`, `"lstm"` or None.
         virtual_node: whether a `VirtualNode` carries the graph's context.
@@ -115,10 +121,13 @@ class SIRNet(nn.Module):
         num_layers: int,
         *,
         encoder: str = "none",
-        encoder_act: bool = False,
+        encoder_act: bool | str = False,
         edge_channels: int | Sequence[int] | None = None,
         edge_encoder: str = "none",
         block: str = "residual",
+        conv: str = "sir",
+        conv_options: Mapping[str, Any] | None = None,
+        self_loops: bool | None = None,
         aggr: str = "sum",
         variant: str = "corrected",
         activation: str = "relu",
@@ -155,9 +164,8 @@ class SIRNet(nn.Module):
             raise ValueError(f"readout_layers: expected at least 0, got {readout_layers}")
         if num_layers < 1:
             raise ValueError(f"num_layers: expected at least 1, got {num_layers}")
-        for name, count in (("sigma_layers", sigma_layers), ("feed_forward", feed_forward)):
-            if count < 0:
-                raise ValueError(f"{name}: expected at least 0, got {count}")
+        if feed_forward < 0:
+            raise ValueError(f"feed_forward: expected at least 0, got {feed_forward}")
         if pool is None and head_channels:
             raise ValueError("head_channels: a head follows the pooling of a graph task, got pool=None")
         if readout_layers == 0 and not head_channels:
@@ -167,7 +175,9 @@ class SIRNet(nn.Module):
         self.encoder, width = _encoder(
             "encoder", encoder, in_channels, hidden_channels - random_features, "atom", OGB_ATOM
         )
-        self.encoder_act = self.act if encoder_act else nn.Identity()
+        self.encoder_act: nn.Module = self.act if encoder_act else nn.Identity()
+        if isinstance(encoder_act, str):
+            self.encoder_act = Sigma(encoder_act)
         self.positional = None if positional is None else PositionalEncoder(positional, pe_dim, width)
         self.input_dropout = nn.Dropout(input_dropout)
         self.random_features = RandomFeatures(random_features, random_seed) if random_features else None
@@ -183,21 +193,21 @@ class SIRNet(nn.Module):
                 "edge_encoder", edge_encoder, edge_channels, hidden_channels, "bond", OGB_BOND
             )
 
+        self.conv = find_conv(conv)
+        self.self_loops = self.conv.self_loops if self_loops is None else self_loops
+        if self.self_loops and self.edge_dim is not None:
+            raise ValueError("self_loops: a loop has no edge features, expected edge_channels=None")
+        options = dict(conv_options or {})
+        if conv == "sir":
+            own = {"aggr": aggr, "variant": variant, "activation": activation, "sigma_layers": sigma_layers}
+            options = own | options
         self.blocks = nn.ModuleList()
         for in_width in (width, *[hidden_channels] * (num_layers - 1)):
-            conv = SIRConv(
-                in_width,
-                hidden_channels,
-                aggr=aggr,
-                activation=_sigma(activation, sigma_layers, hidden_channels),
-                edge_dim=self.edge_dim,
-                residual=nn.Sequential(nn.Linear(in_width, hidden_channels), nn.Dropout(residual_dropout))
-                if block == "residual" and residual
-                else None,
-                dropout=conv_dropout,
-                variant=variant,
-            )
-            self.blocks.append(_BLOCKS[block](conv, norm, self.act, dropout))
+            layer = make_conv(conv, in_width, hidden_channels, conv_dropout, self.edge_dim, **options)
+            added = None
+            if block == "residual" and residual:
+                added = nn.Sequential(nn.Linear(in_width, hidden_channels), nn.Dropout(residual_dropout))
+            self.blocks.append(_BLOCKS[block](layer, added, hidden_channels, norm, self.act, dropout))
         self.feed_forwards = nn.ModuleList(
             _FeedForward(hidden_channels, feed_forward, norm, self.act, dropout) if feed_forward else nn.Identity()
             for _ in range(num_layers)
@@ -246,7 +256,10 @@ class SIRNet(nn.Module):
         """
         _check_input("x", x, self.encoder)
         edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, self.edge_dim)
+        self._check_edges(edge_attr, edge_weight)
         graph = _grouped(edge_index, x.size(0))
+        if self.self_loops:
+            graph = _with_self_loops(graph, x.size(0))
         batch, batch_size = _batch(batch, batch_size, x)
         edge = self._encoded_edges(edge_attr)
         h = self.encoder_act(self.encoder(x))
@@ -264,8 +277,10 @@ class SIRNet(nn.Module):
         if virtual is not None:
             state = virtual.start(batch_size)
             h = virtual.spread(h, state, batch)
+        known = {"batch": batch, "first": h}
+        context = {name: tensor for name, tensor in known.items() if name in self.conv.takes}
         for block, feed_forward in zip(self.blocks, self.feed_forwards, strict=True):
-            h = feed_forward(block(h, graph, edge, edge_weight))
+            h = feed_forward(block(h, graph, edge, edge_weight, **context))
             if virtual is not None:
                 state = virtual.update(h, state, batch)
                 h = virtual.spread(h, state, batch)
@@ -274,6 +289,14 @@ class SIRNet(nn.Module):
         if self.pool is None:
             return self.readout(h)
         return self.head(self.readout(h, batch, dim_size=batch_size))
+
+    def _check_edges(self, edge_attr: EdgeAttr, edge_weight: Tensor | None) -> None:
+        """Refuse what the convolution cannot take; `SIRConv` refuses for itself."""
+        for argument, name, value in (("edge_attr", "edge", edge_attr), ("edge_weight", "edge_weight", edge_weight)):
+            if value is not None and name not in self.conv.takes:
+                raise ValueError(f"{argument}: the convolution {self.conv.name} takes none, got one")
+        if edge_weight is not None and self.self_loops:
+            raise ValueError("edge_weight: a self-loop has none; expected None with self_loops")
 
     def _encoded_edges(self, edge_attr: EdgeAttr) -> EdgeAttr:
         encoder = self.edge_encoder
@@ -295,20 +318,36 @@ class SIRNet(nn.Module):
         return encoder(edge_attr)
 
 
-class _PostNorm(nn.Module):
-    """dropout(act(norm(conv(h)))), with h added where `skip` is set."""
+class _Block(nn.Module):
+    """What the blocks are made of."""
 
-    skip = False
-
-    def __init__(self, conv: SIRConv, norm: str | None, act: nn.Module, dropout: float) -> None:
+    def __init__(
+        self,
+        conv: nn.Module,
+        residual: nn.Module | None,
+        channels: int,
+        norm: str | None,
+        act: nn.Module,
+        dropout: float,
+    ) -> None:
         super().__init__()
         self.conv = conv
-        self.norm = make_norm(norm, conv.out_channels)
+        self.residual = residual
+        self.norm = make_norm(norm, channels)
         self.act = act
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, h: Tensor, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None) -> Tensor:
-        out: Tensor = self.dropout(self.act(self.norm(self.conv(h, graph, edge, edge_weight))))
+
+class _PostNorm(_Block):
+    """dropout(act(norm(conv(h) + residual(h)))), with h added where `skip` is set."""
+
+    skip = False
+
+    def forward(self, h: Tensor, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None, **context: Tensor) -> Tensor:
+        out = self.conv(h, graph, edge, edge_weight, **context)
+        if self.residual is not None:
+            out = out + self.residual(h)
+        out = self.dropout(self.act(self.norm(out)))
         return h + out if self.skip else out
 
 
@@ -316,19 +355,15 @@ class _Skip(_PostNorm):
     skip = True
 
 
-class _PreNorm(nn.Module):
+class _PreNorm(_Block):
     """h + dropout(W act(dropout(conv(norm(h)))))."""
 
-    def __init__(self, conv: SIRConv, norm: str | None, act: nn.Module, dropout: float) -> None:
-        super().__init__()
-        self.norm = make_norm(norm, conv.out_channels)
-        self.conv = conv
-        self.act = act
-        self.lin = nn.Linear(conv.out_channels, conv.out_channels)
-        self.dropout = nn.Dropout(dropout)
+    def __init__(self, conv: nn.Module, residual: nn.Module | None, channels: int, *rest: Any) -> None:
+        super().__init__(conv, residual, channels, *rest)
+        self.lin = nn.Linear(channels, channels)
 
-    def forward(self, h: Tensor, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None) -> Tensor:
-        out = self.dropout(self.conv(self.norm(h), graph, edge, edge_weight))
+    def forward(self, h: Tensor, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None, **context: Tensor) -> Tensor:
+        out = self.dropout(self.conv(self.norm(h), graph, edge, edge_weight, **context))
         return h + self.dropout(self.lin(self.act(out)))
 
 
@@ -369,16 +404,6 @@ def _mlp(widths: Sequence[int], act: nn.Module, norm: str | None, last_bias: boo
     return nn.Sequential(*layers)
 
 
-def _sigma(activation: str, layers: int, channels: int) -> nn.Module:
-    """The activation, then `layers` times a linear layer and the activation."""
-    if layers == 0:
-        return Sigma(activation)
-    parts: list[nn.Module] = [Sigma(activation)]
-    for _ in range(layers):
-        parts += [nn.Linear(channels, channels), Sigma(activation)]
-    return nn.Sequential(*parts)
-
-
 def _encoder(
     argument: str,
     kind: str,
@@ -405,6 +430,12 @@ def _grouped(graph: Graph, num_nodes: int, convs: Iterable[SIRConv] = ()) -> Gra
     if torch.compiler.is_exporting() or any(conv.cached or conv.flow == "target_to_source" for conv in convs):
         return graph
     return as_neighbors(graph, num_nodes, num_nodes)
+
+
+def _with_self_loops(graph: Graph, num_nodes: int) -> Neighbors:
+    """The graph with a loop at every node that had none."""
+    edge_index, _ = add_remaining_self_loops(as_edge_index(graph, num_nodes, num_nodes), num_nodes=num_nodes)
+    return Neighbors.from_edge_index(edge_index, num_nodes)
 
 
 def _check_input(argument: str, features: Tensor, encoder: nn.Module) -> None:

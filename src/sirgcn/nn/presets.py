@@ -1,7 +1,12 @@
 """The networks of the paper's tables as configurations of `SIRNet`."""
 
+from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch import nn
+
+from sirgcn.nn.convs import find_conv
 from sirgcn.nn.models import SIRNet
 
 _BENCHMARK = {
@@ -143,27 +148,60 @@ _SYNTHETIC = {
 }
 
 
-def dictionary_lookup_preset(n: int) -> dict[str, Any]:
-    """Table 1: the arguments of `SIRNet` for DictionaryLookup with n attributes, hidden 4n and an MLP as sigma."""
-    return _SYNTHETIC | {
-        "in_channels": (n + 1, n + 1),
-        "hidden_channels": 4 * n,
-        "out_channels": n,
-        "sigma_layers": 1,
-    }
+def dictionary_lookup_preset(n: int, conv: str = "sir") -> dict[str, Any]:
+    """Table 1: the arguments of `SIRNet` for DictionaryLookup with n attributes, hidden 4n.
+
+    SIR-GCN has an MLP as sigma; the others put a ReLU on the input embedding. GraphSAGE is `"sage_pool"`.
+    """
+    find_conv(conv)
+    own = {"sigma_layers": 1} if conv == "sir" else {"encoder_act": "relu"}
+    widths = {"in_channels": (n + 1, n + 1), "hidden_channels": 4 * n, "out_channels": n}
+    return _SYNTHETIC | widths | {"conv": conv} | own
 
 
-def hetero_edge_count_preset(c: int) -> dict[str, Any]:
-    """Table 2: the arguments of `SIRNet` for HeteroEdgeCount with c labels, hidden 10c and sum pooling."""
-    return _SYNTHETIC | {"in_channels": c, "hidden_channels": 10 * c, "out_channels": 1, "pool": "sum"}
+def hetero_edge_count_preset(c: int, conv: str = "sir") -> dict[str, Any]:
+    """Table 2: the arguments of `SIRNet` for HeteroEdgeCount with c labels, hidden 10c and sum pooling.
+
+    GIN's MLP has one layer. GraphSAGE is `"sage_pool"`.
+    """
+    find_conv(conv)
+    own = {"conv_options": {"mlp_layers": 1}} if conv == "gin" else {}
+    widths = {"in_channels": c, "hidden_channels": 10 * c, "out_channels": 1}
+    return _SYNTHETIC | widths | {"conv": conv, "pool": "sum"} | own
 
 
 def preset(name: str, **changes: Any) -> SIRNet:
     """The SIR-GCN of the paper for a data set, with any argument of `SIRNet` changed.
 
     Known are the names of `PRESETS`. `variant="published"` is the network behind the paper's figures, whose parameter
-    counts are the reported ones; the default is the corrected layer.
+    counts are the reported ones; the default is the corrected layer. `conv="gcn"` is the same network with another
+    convolution, see `CONVS`, and `width_for_budget` finds the width with which it is as large as SIR-GCN.
     """
     if name not in PRESETS:
         raise ValueError(f"name: expected one of {', '.join(PRESETS)}, got {name!r}")
     return SIRNet(**PRESETS[name] | changes)
+
+
+def width_for_budget(build: Callable[[int], nn.Module], budget: int, multiple_of: int = 1) -> int:
+    """The largest width, a multiple of `multiple_of`, at which a model has no more parameters than the budget.
+
+    `build` gives the model of a width; it is called without memory for the weights and without drawing any. The heads
+    of an attention ask for a multiple: `CONVS[conv].heads`.
+    """
+
+    def parameters(units: int) -> int:
+        with torch.device("meta"):
+            return sum(parameter.numel() for parameter in build(units * multiple_of).parameters())
+
+    smallest = parameters(1)
+    if smallest > budget:
+        raise ValueError(f"budget: expected at least {smallest}, the parameters at width {multiple_of}, got {budget}")
+    fits, exceeds = 1, 2
+    while parameters(exceeds) <= budget:
+        fits, exceeds = exceeds, 2 * exceeds
+        if exceeds > 2 * budget:
+            raise ValueError("build: expected more parameters at a larger width, got no more than the budget at any")
+    while exceeds - fits > 1:
+        middle = (fits + exceeds) // 2
+        fits, exceeds = (middle, exceeds) if parameters(middle) <= budget else (fits, middle)
+    return fits * multiple_of

@@ -1,0 +1,346 @@
+"""The command line: `sirgcn reproduce table1`, `sirgcn report`, `sirgcn train FILE`, `sirgcn data list`, ...
+
+torch is loaded by the commands that need it, so that help and completion are quick.
+"""
+
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+app = typer.Typer(
+    help="Contextualised messages on graphs: SIR-GCN. Reruns the paper's tables and trains on your own graphs.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data_app = typer.Typer(
+    help="Data sets: what there is, what is in one, getting and checking the files.", no_args_is_help=True
+)
+app.add_typer(data_app, name="data")
+
+out, err = Console(), Console(stderr=True)
+
+Models = Annotated[
+    list[str] | None, typer.Option("--models", "-m", help="Rows, by title; several by repeating. Default: all.")
+]
+Columns = Annotated[list[str] | None, typer.Option("--columns", "-c", help="Columns, by title. Default: all.")]
+Seeds = Annotated[str | None, typer.Option("--seeds", "-s", help="Such as 0-9 or 0,3,5. Default: the paper's.")]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time, each in a process of its own.")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="Threads of each run. Default: the cores shared out among the jobs.")
+]
+Budget = Annotated[
+    str | None, typer.Option("--budget", "-b", help="Stop and save after this time, such as 2h, 90m or 30s.")
+]
+Reduced = Annotated[bool, typer.Option("--reduced", help="The shorter form of the experiment; its records say so.")]
+Results = Annotated[Path, typer.Option(help="The folder of the records.")]
+Work = Annotated[Path, typer.Option(help="The folder of checkpoints and logs of unfinished runs.")]
+Root = Annotated[
+    Path | None, typer.Option("--data", help="The data root. Default: $SIRGCN_DATA, then a cache folder of the user.")
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a setting: train.lr=1e-3. Its results stay apart from the table's."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON for a script instead of a table.")]
+
+
+@app.command()
+def reproduce(
+    what: Annotated[str, typer.Argument(help="A table of the paper (table1 or 1) or an experiment (zinc).")],
+    models: Models = None,
+    columns: Columns = None,
+    seeds: Seeds = None,
+    jobs: Jobs = 1,
+    threads: Threads = None,
+    budget: Budget = None,
+    reduced: Reduced = False,
+    results: Results = Path("results"),
+    work: Work = Path("runs"),
+    data: Root = None,
+    set_: Set = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run an experiment of the paper and show ours beside the published figures.
+
+    Finished runs are skipped and broken ones taken up again: run the same command to go on.
+
+    Examples:
+
+        sirgcn reproduce table1 --models SIR-GCN --columns n=10 --seeds 0-2
+
+        sirgcn reproduce minesweeper --jobs 2 --budget 2h
+    """
+    from sirgcn.engine import experiment as config
+
+    name = re.fullmatch(r"(?:table\s*)?(\d+)", what)
+    found = config.of_table(int(name[1])) if name and not set_ else (config.load(what, set_ or ()),)
+    _run(found, models, columns, seeds, jobs, threads, budget, reduced, results, work, data, dry_run, as_json)
+
+
+@app.command()
+def train(
+    file: Annotated[Path, typer.Argument(help="An experiment as TOML.")],
+    models: Models = None,
+    columns: Columns = None,
+    seeds: Seeds = None,
+    jobs: Jobs = 1,
+    threads: Threads = None,
+    budget: Budget = None,
+    reduced: Reduced = False,
+    results: Results = Path("results"),
+    work: Work = Path("runs"),
+    data: Root = None,
+    set_: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run an experiment of your own, described by a TOML file.
+
+    Its keys are those of the experiments that come with the package; `data = "tables"` trains on your own tables, with
+    the options of `load_tables`.
+
+    Example:
+
+        sirgcn train my_graph.toml --seeds 0-4 --jobs 2
+    """
+    from sirgcn.engine import experiment as config
+
+    found = (config.load(file, set_ or ()),)
+    _run(found, models, columns, seeds, jobs, threads, budget, reduced, results, work, data, False, as_json)
+
+
+def _run(
+    experiments: Any,
+    models: list[str] | None,
+    columns: list[str] | None,
+    seeds: str | None,
+    jobs: int,
+    threads: int | None,
+    budget: str | None,
+    reduced: bool,
+    results: Path,
+    work: Path,
+    data: Path | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    from sirgcn.engine import run as engine
+    from sirgcn.engine.progress import Progress
+
+    runs = [
+        entry
+        for experiment in experiments
+        if columns is None or any(_has(experiment.columns, title) for title in columns)
+        for entry in engine.plan(
+            experiment,
+            None
+            if models is None
+            else [title for title in models if _has(experiment.models, title) or len(experiments) == 1],
+            None if columns is None else [title for title in columns if _has(experiment.columns, title)],
+            _seeds(seeds),
+            reduced,
+        )
+    ]
+    if not runs:
+        raise ValueError(f"columns: expected a title of the table's columns, got {', '.join(columns or [])}")
+    deadline = None if budget is None else time.time() + _seconds(budget)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    settings = engine.Settings(results, work, data, threads or max(1, cores // jobs), deadline=deadline)
+    left = engine.unfinished(runs, settings)
+    seconds, unknown = engine.expected_seconds(left, settings)
+    if not as_json:
+        estimate = f"about {_duration(seconds / jobs)}" if seconds else "how long is not known yet"
+        more = f" ({unknown} of them not timed before)" if unknown and seconds else ""
+        out.print(f"{len(runs)} runs, {len(runs) - len(left)} finished before; {len(left)} to go: {estimate}{more}")
+    if dry_run:
+        for entry in left:
+            out.print(f"  {entry}")
+        return
+    with Progress(len(left), quiet=as_json) as progress:
+        outcome = engine.run_all(left, settings, jobs, progress)
+    _summary(experiments, results, outcome, as_json)
+
+
+def _summary(experiments: Any, results: Path, outcome: dict[Any, str], as_json: bool) -> None:
+    from sirgcn.engine import records
+
+    names = {experiment.name for experiment in experiments}
+    if as_json:
+        found = [record for name in sorted(names) for record in records.read(results / f"{name}.jsonl")]
+        for record in found:
+            record.pop("history", None)
+        print(json.dumps(found))
+    else:
+        from sirgcn.report.terminal import print_tables
+
+        print_tables(results, out, names)
+    paused = [run for run, status in outcome.items() if status == "paused"]
+    failed = [run for run, status in outcome.items() if status == "failed"]
+    for run in failed:
+        err.print(f"failed: {run} (its traceback is in {results / run.experiment.name}.jsonl)")
+    if paused:
+        err.print(f"{len(paused)} runs are left; the same command goes on with them:")
+        for run in paused[:20]:
+            err.print(f"  {run}")
+    if failed or paused:
+        raise typer.Exit(1 if failed else 3)
+
+
+@app.command()
+def bench(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="As for python -m sirgcn.bench; see its --help.")
+    ] = None,
+) -> None:
+    """Measure time and memory against PyG's layers, torch.compile and MKL.
+
+    Example:
+
+        sirgcn bench -- --full --shapes arxiv
+    """
+    os.execv(sys.executable, [sys.executable, "-m", "sirgcn.bench", *(arguments or [])])
+
+
+@app.command()
+def backends(as_json: AsJson = False) -> None:
+    """Which backends of the layer are available here, and why the others are not."""
+    from sirgcn.ops import backends as found
+    from sirgcn.ops import native
+
+    states = found()
+    if as_json:
+        print(json.dumps({"backends": states, "native": native.describe() if native.UNAVAILABLE is None else None}))
+        return
+    for name, reason in states.items():
+        detail = f" ({native.describe()})" if name == "native" and reason is None else ""
+        out.print(f"{name}: {'available' + detail if reason is None else f'not available: {reason}'}", markup=False)
+
+
+@app.command()
+def models(as_json: AsJson = False) -> None:
+    """The convolutions that an experiment can name, with formula, complexity and reference."""
+    from sirgcn.nn.convs import CONVS
+
+    rows = [(name, conv.title, conv.formula, conv.complexity, conv.reference) for name, conv in CONVS.items()]
+    _show(("name", "title", "formula", "complexity", "reference"), rows, as_json)
+
+
+@app.command()
+def version() -> None:
+    """The version of the package."""
+    import sirgcn
+
+    print(sirgcn.__version__)
+
+
+@data_app.command("list")
+def data_list(data: Root = None, as_json: AsJson = False) -> None:
+    """All data sets: size, task, metric, licence, and how to get them."""
+    from sirgcn.data.catalog import DATASETS
+
+    rows = [
+        (entry.name, entry.level, entry.metric, *entry.size, entry.licence, entry.how) for entry in DATASETS.values()
+    ]
+    _show(("name", "level", "metric", "graphs", "nodes", "edges", "licence", "how"), rows, as_json)
+
+
+@data_app.command("describe")
+def data_describe(
+    name: Annotated[str, typer.Argument(help="A data set; `sirgcn data list` names them.")],
+    data: Root = None,
+    as_json: AsJson = False,
+) -> None:
+    """What is in a data set: schema, degrees, labels, homophily, missing values, warnings."""
+    from sirgcn.data.catalog import load
+
+    description = load(name, data).describe()
+    if as_json:
+        print(json.dumps(description.to_dict()))
+    else:
+        out.print(str(description), markup=False, highlight=False)
+
+
+@data_app.command("fetch")
+def data_fetch(name: Annotated[str, typer.Argument(help="A data set.")], data: Root = None) -> None:
+    """Download a data set's files into the data root; what is there already is kept."""
+    from sirgcn.data.catalog import fetch
+
+    out.print(f"{name}: in {fetch(name, data)}", markup=False)
+
+
+@data_app.command("verify")
+def data_verify(
+    name: Annotated[str, typer.Argument(help="A data set.")], data: Root = None, as_json: AsJson = False
+) -> None:
+    """Check the hashes of a data set's files."""
+    from sirgcn.data.catalog import verify
+
+    found = verify(name, data)
+    _show(("file", "state"), list(found.items()), as_json)
+
+
+def _show(head: tuple[str, ...], rows: list[tuple[Any, ...]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([dict(zip(head, row, strict=True)) for row in rows]))
+        return
+    table = Table(*head, box=None)
+    for row in rows:
+        table.add_row(*(f"{entry:,}" if isinstance(entry, int | float) else str(entry) for entry in row))
+    out.print(table, markup=False)
+
+
+def _has(entries: Any, title: str) -> bool:
+    return any(entry.title.lower() == title.lower() for entry in entries)
+
+
+def _seeds(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    found: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        if not match:
+            raise ValueError(f"--seeds: expected such as 0-9 or 0,3,5, got {text!r}")
+        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return found
+
+
+def _seconds(text: str) -> float:
+    parts = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?\s*(?:(\d+(?:\.\d+)?)m)?\s*(?:(\d+(?:\.\d+)?)s?)?", text.strip())
+    if not parts or not any(parts.groups()):
+        raise ValueError(f"--budget: expected a time such as 2h, 90m, 1h30m or 45s, got {text!r}")
+    hours, minutes, seconds = (float(part or 0) for part in parts.groups())
+    return 3600 * hours + 60 * minutes + seconds
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def main() -> None:
+    """The command `sirgcn`: an error is one line, and a traceback with `--debug`."""
+    debug = "--debug" in sys.argv
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        app(args=arguments, prog_name="sirgcn")
+    except (ValueError, RuntimeError, TypeError, OSError, ImportError) as error:
+        if debug:
+            raise
+        err.print(f"error: {error}", style="red", markup=False, highlight=False)
+        raise SystemExit(2) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Archives unpacked without trust: nothing outside the folder, nothing but plain files, no absurd sizes."""
+
+import bz2
+import gzip
+import io
+import lzma
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PureWindowsPath
+from typing import IO, Any
+
+from sirgcn.data.validate import DataError
+
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an archive may hold at most.
+
+    Args:
+        total: bytes of all files together.
+        files: their number.
+        ratio: bytes of all files for each byte of the archive (counted as one MiB if it is smaller): tables of numbers
+            stay below 30, a bomb reaches 1,000.
+    """
+
+    total: int = 16 << 30
+    files: int = 10_000
+    ratio: int = 100
+
+    def bytes_of(self, archive: Path) -> int:
+        """How much may come out of this archive."""
+        return min(self.total, self.ratio * max(archive.stat().st_size, CHUNK))
+
+
+@dataclass(frozen=True)
+class _Member:
+    name: str
+    size: int
+    open: Callable[[], IO[bytes]]
+
+
+def extract(archive: Path, folder: Path, limits: Limits | None = None) -> Path:
+    """Unpack a .zip or .tar (also .gz, .bz2, .xz) as the new folder `folder`.
+
+    All names and sizes are checked before the first byte is written, the sizes again while writing, and the folder
+    gets its name when it is complete. Refused are names that are absolute, hold `..`, a drive or a backslash, or occur
+    twice (also in other letter case); links, devices and encrypted members; and what exceeds the limits.
+    """
+    limits = limits or Limits()
+    if folder.exists():
+        raise DataError(f"expected a new folder, {folder} is there", "folder", str(archive))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
+        inside = Path(temporary) / "files"
+        inside.mkdir()
+        with _members(archive, limits) as members:
+            for member in members:
+                _write(member, inside / member.name)
+        inside.replace(folder)
+    return folder
+
+
+@contextmanager
+def _members(archive: Path, limits: Limits) -> Iterator[list[_Member]]:
+    """All files of the archive, checked; the context gives every refusal its source."""
+    try:
+        with archive.open("rb") as file:
+            open_archive = _zip if zipfile.is_zipfile(file) else _tar
+            file.seek(0)
+            opened, found = open_archive(file, limits.bytes_of(archive))
+            with opened:
+                yield _checked(found, limits, limits.bytes_of(archive))
+    except DataError as error:
+        raise DataError(error.message, error.field, str(archive), value=error.value) from error
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, NotImplementedError) as error:
+        raise DataError(f"expected a readable zip or tar archive: {error}", "archive", str(archive)) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # gzip and bz2 report damage as an OSError without a number.
+        raise DataError(f"expected a readable archive: {error}", "archive", str(archive)) from error
+
+
+def _zip(file: IO[bytes], limit: int) -> tuple[Any, Iterator[_Member]]:
+    archive = zipfile.ZipFile(file)
+
+    def members() -> Iterator[_Member]:
+        for info in archive.infolist():
+            # `filename` is cut at a NUL byte; `orig_filename` is what stands in the archive.
+            name = info.orig_filename
+            if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise DataError("expected a plain file, got a link or device", "name", value=name)
+            if info.flag_bits & 0x1:
+                raise DataError(f"expected plain files, {name!r} is encrypted", "name", value=name)
+            if not info.is_dir():
+                yield _Member(name, info.file_size, lambda info=info: archive.open(info))  # type: ignore[misc]
+
+    return archive, members()
+
+
+def _tar(file: IO[bytes], limit: int) -> tuple[Any, Iterator[_Member]]:
+    start = file.read(6)
+    file.seek(0)
+    openers: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+    opener = next((opener for magic, opener in openers.items() if start.startswith(magic)), None)
+    # Only to list its members a tar is unpacked from end to end: a bomb must be noticed on the way.
+    stream: Any = _Bounded(opener(file), limit) if opener else file
+    archive = tarfile.open(fileobj=stream, mode="r:")  # noqa: SIM115 (the caller closes it)
+
+    def members() -> Iterator[_Member]:
+        for info in archive:
+            if not (info.isreg() or info.isdir()) or info.issparse():
+                raise DataError(f"expected a plain file, {info.name!r} is a link or device", "name", value=info.name)
+            if info.isreg():
+                yield _Member(info.name, info.size, lambda info=info: archive.extractfile(info))  # type: ignore[arg-type, misc]
+        # The hash of what was compressed stands at the end.
+        while stream.read(CHUNK):
+            pass
+
+    return archive, members()
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that refuses to be read beyond a position, some headers apart."""
+
+    def __init__(self, file: IO[bytes], limit: int) -> None:
+        self.file, self.limit = file, limit
+
+    def read(self, size: int = -1) -> bytes:
+        room = self.limit + CHUNK - self.file.tell()
+        data = self.file.read(room + 1 if size < 0 else min(size, room + 1)) if room >= 0 else b""
+        if room < len(data):
+            raise _too_large(self.limit)
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        if whence == 0 and offset > self.limit + CHUNK:
+            raise _too_large(self.limit)
+        return self.file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+
+def _checked(found: Iterator[_Member], limits: Limits, room: int) -> list[_Member]:
+    members: dict[str, _Member] = {}
+    limit = room
+    for member in found:
+        _check_name(member.name)
+        # Letter case does not tell files apart on every system.
+        key = "/".join(part for part in member.name.split("/") if part != ".").casefold()
+        if key in members:
+            raise DataError(f"expected every name once, got {member.name!r} again", "name", value=member.name)
+        members[key] = member
+        room -= member.size
+        if room < 0:
+            raise _too_large(limit)
+        if len(members) > limits.files:
+            raise DataError(f"expected at most {limits.files} files, got more", "files", value=len(members))
+    for key, member in members.items():
+        parents = key.split("/")[:-1]
+        if any("/".join(parents[:depth]) in members for depth in range(1, len(parents) + 1)):
+            raise DataError(f"expected a folder above {member.name!r}, got a file", "name", value=member.name)
+    return list(members.values())
+
+
+def _check_name(name: str) -> None:
+    parts = name.split("/")
+    outside = name.startswith("/") or ".." in parts or parts[-1] == "." or PureWindowsPath(name).drive
+    if outside or "" in parts or len(name) > 1000 or any(ord(letter) < 32 or letter in "\\:" for letter in name):
+        raise DataError(f"expected a relative name inside the folder, got {name!r}", "name", value=name)
+
+
+def _write(member: _Member, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = 0
+    with member.open() as source, path.open("xb") as target:
+        while written <= member.size and (chunk := source.read(CHUNK)):
+            written += len(chunk)
+            target.write(chunk)
+    if written != member.size:
+        message = f"expected {member.size} bytes in {member.name!r}, got {'more' if written > member.size else written}"
+        raise DataError(message, "size", value=member.name)
+
+
+def _too_large(limit: int) -> DataError:
+    return DataError(f"expected at most {limit} bytes in it, got more", "size", value=limit)

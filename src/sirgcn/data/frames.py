@@ -1,0 +1,433 @@
+"""A table as named columns of numbers, categories, lists or ids; a refusal names the file, column, row and value."""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeGuard, get_args
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from sirgcn.data.task import Split
+from sirgcn.data.text import ArrowText, Bools, Floats, Ints, Objects, PlainText, Text, as_text
+from sirgcn.data.validate import DataError
+
+Kind = Literal["numeric", "boolean", "categorical", "list", "time"]
+"""What a column holds."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+"""Texts that stand for a missing value in a text file. An id is read as it stands and cannot be missing."""
+
+NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+DATE = (
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}:[0-9]{2})?)?"
+)
+TRUE = "[Tt]rue|TRUE"
+TRUTH = f"{TRUE}|[Ff]alse|FALSE"
+LIST = r"\[[^\[\]]*\]"
+
+EXPECTED: dict[Kind, str] = {
+    "numeric": "a number",
+    "boolean": "true or false",
+    "categorical": "text, a number or a truth value",
+    "list": "numbers in brackets, parted by commas",
+    "time": "a date such as 2024-01-31, with or without a time of day",
+}
+
+# A column that holds numbers in nine rows of ten is a column of numbers with mistakes in it.
+MOSTLY = 0.9
+
+LARGEST = float(np.finfo(np.float32).max)
+
+# Whole numbers up to here are exact in float64.
+EXACT = 2**53
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A table.
+
+    Args:
+        source: the name of the file or object.
+        columns: `Text` (as it stands in a text file), pandas' columns, or numbers `[rows, width]`.
+        rows: each row's number in the source, counted from 1.
+        missing: texts that stand for a missing value, in a text file.
+        kinds: what columns hold, where that has been said.
+        index: ids of the rows that are no column.
+    """
+
+    source: str
+    columns: Mapping[str, Any]
+    rows: Ints
+    missing: tuple[str, ...] = ()
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    index: "pd.Index[Any] | None" = None
+    _read: dict[str, tuple[Kind | None, Text | Floats]] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def from_pandas(cls, source: str, frame: pd.DataFrame) -> "Frame":
+        """From a pandas frame; its index holds the ids where no column does."""
+        names = [str(name) for name in frame.columns]
+        check_names(source, names)
+        columns = {name: frame.iloc[:, place] for place, name in enumerate(names)}
+        return cls(source, columns, np.arange(1, len(frame) + 1), index=frame.index)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def error(self, message: str, column: str, place: int | None = None, value: Any = None) -> DataError:
+        """A refusal of the value at a place of a column."""
+        return DataError(message, column, self.source, None if place is None else int(self.rows[place]), value)
+
+    def find(self, argument: str, name: str) -> str:
+        """A column that the caller named."""
+        if name not in self.columns:
+            known = ", ".join(map(repr, self.columns)) or "none"
+            raise DataError(f"expected a column of {self.source} ({known}), got {name!r}", argument, value=name)
+        return name
+
+    def take(self, keep: Bools | Ints) -> "Frame":
+        """The rows of a mask, or at these places."""
+        columns = {
+            name: column.iloc[keep]
+            if isinstance(column, pd.Series)
+            else column.take(keep)
+            if _is_text(column)
+            else column[keep]
+            for name, column in self.columns.items()
+        }
+        index = None if self.index is None else self.index[keep]
+        return replace(self, columns=columns, rows=self.rows[keep], index=index)
+
+    def only(self, names: Iterable[str]) -> "Frame":
+        """Some of the columns."""
+        return replace(self, columns={name: self.columns[name] for name in names})
+
+    def ids(self, column: str | None) -> tuple[Text, Objects]:
+        """A column of ids (None: the index) as text, and as they are.
+
+        Text stays as it stands; a whole number is written without a decimal point, whatever type holds it.
+        """
+        values = self.index if column is None else self.columns[column]
+        label = "id" if column is None else column
+        if isinstance(values, np.ndarray):
+            raise self.error(f"expected ids, got lists of {values.shape[1]} numbers", label)
+        if _is_text(values):
+            text = values
+        elif values is None:
+            raise self.error("expected a column of ids, got none", label)
+        else:
+            text = as_text(_texts(pd.Series(values.array)))
+        absent = text.null() | text.isin([""])
+        if absent.any():
+            raise self.error("expected an id, got none", label, int(absent.argmax()))
+        return text, text.objects() if _is_text(values) else np.asarray(values)
+
+    def kind(self, column: str) -> Kind | None:
+        """What a column holds: what was said, what its type says, or what all its texts are; None if it is empty."""
+        if column in self.kinds:
+            return self.kinds[column]
+        kind, values = self._held(column)
+        absent = self.absent(column)
+        if absent.all():
+            return None
+        if kind is not None or not _is_text(values):
+            return kind
+        here = values.take(~absent)
+        numbers = here.matches(NUMBER)
+        if numbers.all():
+            return "numeric"
+        for found, form in (("boolean", TRUTH), ("list", r"\[(?s:.*)"), ("time", DATE)):
+            if here.matches(form).all():
+                return found  # type: ignore[return-value]
+        if numbers.mean() >= MOSTLY:
+            place = int(np.flatnonzero(~absent)[~numbers][0])
+            value = self.value(column, place)
+            raise self.error(
+                f"expected a number as in {numbers.sum():,} other rows, got {value!r}; if these are categories, say "
+                f"kinds={{{column!r}: 'categorical'}}",
+                column,
+                place,
+                value,
+            )
+        return "categorical"
+
+    def absent(self, column: str) -> Bools:
+        """Where a column has no value."""
+        _, values = self._held(column)
+        if not _is_text(values):
+            found: Bools = np.isnan(values) if values.ndim == 1 else np.isnan(values).all(axis=1)
+            return found
+        return values.null() | values.isin(self.missing)
+
+    def numbers(self, column: str, kind: Kind = "numeric") -> Floats:
+        """A column as numbers, NaN where there is none; truth as 0 and 1, times in days since 1970 (UTC)."""
+        held, values = self._held(column)
+        if not _is_text(values):
+            if values.ndim == 2 or (kind == "time") != (held == "time"):
+                raise self._unexpected(column, kind, 0)
+            wrong = (values != 0) & (values != 1) & ~np.isnan(values)
+            if kind == "boolean" and wrong.any():
+                raise self._unexpected(column, kind, int(wrong.argmax()))
+            return self._checked(column, values)
+        absent = self.absent(column)
+        places, here = np.flatnonzero(~absent), values.take(~absent)
+        self._require(column, kind, places, here.matches({"boolean": f"{TRUTH}|[01]", "time": DATE}.get(kind, NUMBER)))
+        found = np.full(len(values), np.nan)
+        if kind == "time":
+            days = _days(pd.Series(here.objects()))
+            self._require(column, kind, places, ~np.isnan(days))
+            found[places] = days
+        else:
+            found[places] = here.matches(f"{TRUE}|1") if kind == "boolean" else here.floats()
+        return self._checked(column, found)
+
+    def categories(self, column: str) -> Objects:
+        """A column as texts, None where there is none; 1 and 1.0 are one category, and so are True and true."""
+        raw = self.columns[column]
+        if not _is_text(raw):
+            held = None if column in self.kinds else self._held(column)[0]
+            if held in ("list", "time") or isinstance(raw, np.ndarray):
+                raise self._unexpected(column, "categorical", 0)
+            if types.is_float_dtype(raw.dtype):
+                self._checked(column, raw.to_numpy(dtype=np.float64, na_value=np.nan))
+            return np.array([*_texts(raw), None], dtype=object)[:-1]
+        found = raw.names()
+        found[self.absent(column)] = None
+        return found
+
+    def vectors(self, column: str) -> Floats:
+        """A column of lists of one length as numbers `[rows, length]`, a row of NaN where there is none."""
+        _, values = self._held(column)
+        absent = self.absent(column)
+        if not _is_text(values):
+            if values.ndim == 1:
+                raise self._unexpected(column, "list", 0)
+            return self._checked(column, values, absent)
+        places, here = np.flatnonzero(~absent), values.take(~absent)
+        self._require(column, "list", places, here.matches(LIST))
+        items, lengths = here.items()
+        whole = np.ones(len(here), dtype=np.bool_)
+        whole[np.repeat(np.arange(len(here)), lengths)[~items.matches(NUMBER)]] = False
+        self._require(column, "list", places, whole)
+        check_lengths(self, column, places, lengths)
+        found = np.full((len(values), int(lengths[0]) if len(lengths) else 0), np.nan)
+        found[places] = items.floats().reshape(len(here), -1)
+        return self._checked(column, found, absent)
+
+    def _held(self, column: str) -> tuple[Kind | None, Any]:
+        """The kind that a column's type says (None for the text of a file), and its text or numbers."""
+        if column not in self._read:
+            values = self.columns[column]
+            if isinstance(values, pd.Series):
+                self._read[column] = of_series(self, column, values)
+            else:
+                self._read[column] = None if _is_text(values) else "list", values
+        return self._read[column]
+
+    def _checked(self, column: str, values: Floats, absent: Bools | None = None) -> Floats:
+        """Refuses what is beyond float32, and within lists what is missing."""
+        bad = ~np.isnan(values) & ~(np.abs(values) <= LARGEST)
+        if absent is not None:
+            bad |= np.isnan(values) & ~absent[:, None]
+        if bad.any():
+            place = tuple(np.argwhere(bad)[0])
+            value = float(values[place])
+            raise self.error(f"expected a number within ±{LARGEST:.3g}, got {value}", column, int(place[0]), value)
+        return values
+
+    def _require(self, column: str, kind: Kind, places: Ints, fits: Bools) -> None:
+        if not fits.all():
+            raise self._unexpected(column, kind, int(places[~fits][0]))
+
+    def _unexpected(self, column: str, kind: Kind, place: int) -> DataError:
+        value = self.value(column, place)
+        return self.error(f"expected {EXPECTED[kind]}, got {value!r}", column, place, value)
+
+    def value(self, column: str, place: int) -> Any:
+        """What stands at a place of a column."""
+        values = self.columns[column]
+        if isinstance(values, pd.Series):
+            return _plain(values.iloc[place])
+        return values.take(np.array([place])).objects()[0] if _is_text(values) else values[place].tolist()
+
+
+@dataclass
+class Dropped:
+    """Rows that cannot be used: refused, or, if `lenient`, left out and kept here with the reason each."""
+
+    lenient: bool = False
+    rows: list[tuple[str, int, str, str, str]] = field(default_factory=list)
+
+    def refuse(self, error: DataError) -> None:
+        """Raise the refusal, or note its row."""
+        if not self.lenient:
+            raise error
+        self.rows.append((error.source or "", error.row, error.field, str(error.value), error.message))
+
+    def note(self, frame: Frame, bad: Bools, column: str, reason: str) -> None:
+        """Refuse the first bad row, or note them all."""
+        for place in np.flatnonzero(bad)[: None if self.lenient else 1].tolist():
+            value = frame.value(column, place)
+            self.refuse(frame.error(f"{reason}, got {value!r}", column, place, value))
+
+    def write(self, path: Path) -> None:
+        """The rows as CSV: table, row, column, value, reason."""
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(("table", "row", "column", "value", "reason"))
+            writer.writerows(self.rows)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column holds what; None where no column does.
+
+    Args:
+        id: the nodes' ids, in the table of nodes; None: its index.
+        source: where an edge starts, in the table of edges.
+        destination: where it ends.
+        graph: the graph of a node, and of an edge if the edges have the column too.
+        key: the graphs' ids, in a table of graphs; None: its index.
+        smiles: molecules, in the table of graphs.
+    """
+
+    id: str | None = None
+    source: str | None = None
+    destination: str | None = None
+    graph: str | None = None
+    key: str | None = None
+    smiles: str | None = None
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A user's graphs: nodes, edges, and graphs where they have a table of their own.
+
+    Args:
+        nodes: one row per node; None where the edges alone name them.
+        edges: one row per edge.
+        graphs: one row per graph.
+        directed: whether the source says that an edge has a direction; None if it does not say.
+        splits: of the source, from its masks.
+        roles: which column is what, where the source says so.
+    """
+
+    nodes: Frame | None
+    edges: Frame | None
+    graphs: Frame | None = None
+    directed: bool | None = None
+    splits: tuple[Split, ...] = ()
+    roles: Roles | None = None
+
+
+def of_series(frame: Frame, column: str, series: "pd.Series[Any]") -> tuple[Kind | None, Text | Floats]:
+    """What a column of pandas holds, by its type, and its text or numbers."""
+    dtype: Any = series.dtype
+    if types.is_bool_dtype(dtype) or (types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype)):
+        kind: Kind = "boolean" if types.is_bool_dtype(dtype) else "numeric"
+        return kind, series.to_numpy(dtype=np.float64, na_value=np.nan)
+    if types.is_datetime64_any_dtype(dtype):
+        return "time", _days(series)
+    absent = series.isna().to_numpy()
+    here = series[~absent]
+    found = "string"
+    if types.is_object_dtype(dtype):
+        found = types.infer_dtype(here, skipna=True)
+    elif not isinstance(dtype, pd.CategoricalDtype) and not types.is_string_dtype(dtype):
+        raise frame.error(f"expected numbers, truth values, text, dates or lists, got {dtype}", column)
+    if found == "string":
+        return "categorical", as_text(_texts(series))
+    if found in ("datetime", "datetime64", "date"):
+        return "time", _days(series)
+    if found in ("empty", "boolean", "integer", "floating", "mixed-integer-float", "decimal"):
+        return "boolean" if found == "boolean" else "numeric", _of_numbers(frame, column, absent, here)
+    return "list", _of_lists(frame, column, absent, here)
+
+
+def _of_numbers(frame: Frame, column: str, absent: Bools, here: "pd.Series[Any]") -> Floats:
+    found = np.full(len(absent), np.nan)
+    try:
+        found[~absent] = here.to_numpy(dtype=np.float64)
+    except OverflowError:
+        numbers: Any = here.tolist()
+        place = next(i for i, value in enumerate(numbers) if abs(value) > LARGEST)
+        where = int(np.flatnonzero(~absent)[place])
+        raise frame.error(f"expected a number within ±{LARGEST:.3g}", column, where, here.iloc[place]) from None
+    return found
+
+
+def _of_lists(frame: Frame, column: str, absent: Bools, here: "pd.Series[Any]") -> Floats:
+    places, values = np.flatnonzero(~absent), list(here)
+    fits = [isinstance(value, list | tuple | np.ndarray) and _is_row(np.asarray(value)) for value in values]
+    if not all(fits):
+        kinds = [type(value).__name__ for value in values]
+        other = next((place for place, kind in enumerate(kinds) if kind != kinds[0]), fits.index(False))
+        got = f"{kinds[other]} {values[other]!r} where the first is {kinds[0]} {values[0]!r}"
+        expected = "expected values of one type, or lists of numbers"
+        raise frame.error(f"{expected}, got {got}", column, int(places[other]), values[other])
+    lengths = np.array([len(value) for value in values])
+    check_lengths(frame, column, places, lengths)
+    found = np.full((len(absent), int(lengths[0])), np.nan)
+    found[places] = np.stack(values)
+    return found
+
+
+def _is_row(array: Any) -> bool:
+    return array.ndim == 1 and (array.dtype.kind in "biuf" or array.size == 0)
+
+
+def check_names(source: str, names: Sequence[str]) -> None:
+    """Refuse columns without a name, or with the name of another."""
+    seen = set()
+    for place, name in enumerate(names, start=1):
+        if not name:
+            raise DataError(f"expected a name for column {place}, got none", "header", source, value=name)
+        if name in seen:
+            raise DataError(f"expected every name once, got {name!r} twice", "header", source, value=name)
+        seen.add(name)
+
+
+def check_lengths(frame: Frame, column: str, places: Ints, lengths: Ints) -> None:
+    """Refuse the first list that is not as long as the first of all."""
+    other = np.flatnonzero(lengths != lengths[0]) if len(lengths) else lengths
+    if len(other):
+        length = int(lengths[other[0]])
+        message = f"expected {lengths[0]} numbers as in the first list, got {length}"
+        raise frame.error(message, column, int(places[other[0]]), length)
+
+
+def _plain(value: Any) -> Any:
+    """Of NumPy's numbers Python's, which are shown without their type."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_text(values: Any) -> TypeGuard[Text]:
+    return isinstance(values, ArrowText | PlainText)
+
+
+def _texts(series: "pd.Series[Any]") -> Any:
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iu":
+        return as_text(series.to_numpy()).objects()
+    return [
+        None if absent else _text(value) for value, absent in zip(series.tolist(), series.isna().tolist(), strict=True)
+    ]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
+        return str(value).lower()
+    if isinstance(value, float | np.floating) and float(value).is_integer() and abs(float(value)) < EXACT:
+        return str(int(value))
+    return str(value)
+
+
+def _days(times: "pd.Series[Any]") -> Floats:
+    found = pd.to_datetime(times, utc=True, errors="coerce", format="ISO8601")
+    since: pd.Series[Any] = (found - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+    return since.to_numpy(dtype=np.float64, na_value=np.nan)

@@ -1,0 +1,185 @@
+"""Signs that a task is easier than it should be: a column that gives the target away, the same item in two parts."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sirgcn.data.graphs import Graphs
+from sirgcn.data.preprocess import Column, Preprocessing, as_categories
+from sirgcn.data.task import Split, Task
+from sirgcn.data.text import Floats
+
+# With fewer labels, a column fits them by chance.
+FEWEST = 20
+
+# A column is first tried on this many rows.
+SAMPLE = 20_000
+
+# Values that occur so often on average are categories rather than measurements.
+REPEATED = 4
+
+# Correlation of a column with numbers that it is meant to predict.
+SAME = 0.9999
+
+
+def find_leaks(task: Task, labels: Tensor | None) -> list[str]:
+    """Warnings, in words; `labels` are the classes (int64, -1: none), or None where targets are numbers."""
+    found = []
+    rows, y = _labelled(task, labels)
+    if len(rows) >= FEWEST:
+        for name, values in _columns(task):
+            if _gives_away(values, rows, y, labels is not None):
+                found.append(f"column {name} determines the target: is it known before the target is?")
+            if task.level != "graph" and _counts_up(values):
+                found.append(f"column {name} counts the rows: an id is no feature")
+    for number, split in enumerate(task.splits):
+        where = f" of split {number}" if len(task.splits) > 1 else ""
+        found += [f"{text}{where}" for text in _twins(task, split)]
+    return found
+
+
+def _labelled(task: Task, labels: Tensor | None) -> tuple[Any, Any]:
+    y = task.graphs.y if labels is None else labels
+    if y.dim() == 2:
+        return np.empty(0, np.int64), y.numpy()
+    known = ~torch.isnan(y) if labels is None else y >= 0
+    return known.nonzero().squeeze(1).numpy(), y.double().numpy()
+
+
+def _columns(task: Task) -> Iterator[tuple[str, Floats]]:
+    """The inputs at the level of the targets, by name: categories as their numbers, of graphs the nodes' means."""
+    graphs = task.graphs
+    inputs = graphs.edge_attr if task.level == "edge" else graphs.x
+    if inputs is None:
+        return
+    label = "edge_attr" if task.level == "edge" else "x"
+    preprocessing = task.details.get("preprocessing")
+    fitted: tuple[Column, ...] = ()
+    if isinstance(preprocessing, Preprocessing):
+        fitted = preprocessing.edges if task.level == "edge" else preprocessing.nodes
+    if task.level == "graph":
+        if inputs.is_floating_point():
+            inputs = _means(graphs, inputs)
+        else:
+            return
+    if not fitted or as_categories(fitted):
+        names = [repr(column.name) for column in fitted] or [f"{label}[:, {place}]" for place in range(inputs.size(1))]
+        for place, name in enumerate(names):
+            yield name, inputs[:, place].double().numpy()
+        return
+    start = 0
+    for column in fitted:
+        part = inputs[:, start : start + column.width]
+        start += column.width
+        if column.kind == "categorical":
+            yield repr(column.name), part.argmax(1).double().numpy()
+        else:
+            for place in range(len(column.mean)):
+                suffix = f"[{place}]" if column.kind == "list" else ""
+                yield f"{column.name!r}{suffix}", part[:, place].double().numpy()
+
+
+def _means(graphs: Graphs, x: Tensor) -> Tensor:
+    if graphs.node_ptr is None:
+        return x.mean(0, keepdim=True)
+    size = graphs.node_ptr.diff()
+    total = torch.cat([x.new_zeros(1, x.size(1)), x.double().cumsum(0)])
+    return (total[graphs.node_ptr[1:]] - total[graphs.node_ptr[:-1]]) / size.clamp(min=1)[:, None]
+
+
+def _gives_away(values: Floats, rows: Any, y: Any, classes: bool) -> bool:
+    sample = rows[:: max(1, len(rows) // SAMPLE)]
+    test = _separates if classes else _follows
+    return test(values[sample], y[sample]) and test(values[rows], y[rows])
+
+
+def _separates(values: Floats, y: Any) -> bool:
+    """Whether equal values have equal classes, and either values repeat or each class is an interval of values."""
+    order = np.argsort(values, kind="stable")
+    values, y = values[order], y[order]
+    changes = y[1:] != y[:-1]
+    same = values[1:] == values[:-1]
+    count = len(np.unique(y))
+    if count < 2 or bool((changes & same).any()):
+        return False
+    return int((~same).sum()) + 1 <= len(values) / REPEATED or int(changes.sum()) + 1 == count
+
+
+def _follows(values: Floats, y: Any) -> bool:
+    spread = values.std() * y.std()
+    if spread == 0:
+        return False
+    return bool(abs(((values - values.mean()) * (y - y.mean())).mean() / spread) > SAME)
+
+
+def _counts_up(values: Floats) -> bool:
+    """Whether the values, sorted, are evenly spaced and all different."""
+    if len(values) < FEWEST:
+        return False
+    ordered = np.sort(values)
+    even = np.linspace(ordered[0], ordered[-1], len(ordered))
+    reach = ordered[-1] - ordered[0]
+    return bool(reach > 0 and np.abs(ordered - even).max() < 0.1 * reach / len(ordered))
+
+
+def _twins(task: Task, split: Split) -> list[str]:
+    if task.over == "graphs":
+        marks, what = _graph_marks(task.graphs), "look like a training graph (same features, same neighbourhoods)"
+    elif task.over == "nodes":
+        marks, what = _node_marks(task.graphs), "have the features and the neighbours of a training node"
+    else:
+        source, target = task.graphs.edge_index
+        low, high = torch.minimum(source, target), torch.maximum(source, target)
+        marks, what = low * task.graphs.num_nodes + high, "join the nodes of a training edge"
+    train = marks[split.train]
+    counts = {part: int(torch.isin(marks[getattr(split, part)], train).sum()) for part in ("val", "test")}
+    return [f"{count:,} {task.over} of {part} {what}" for part, count in counts.items() if count]
+
+
+def _node_marks(graphs: Graphs) -> Tensor:
+    """A number for each node, equal where features and neighbours, into and out of it, are equal."""
+    mark = _row_marks(graphs.x)
+    own = _mix(torch.arange(graphs.num_nodes))
+    source, target = graphs.edge_index
+    heard = torch.zeros_like(own).index_add_(0, target, own[source])
+    told = torch.zeros_like(own).index_add_(0, source, own[target])
+    return _mix(_mix(_mix(mark) + heard) + told)
+
+
+def _graph_marks(graphs: Graphs) -> Tensor:
+    """A number for each graph, equal where two rounds of 1-WL with all features tell no difference."""
+    mark = _row_marks(graphs.x)
+    source, target = graphs.edge_index
+    kind = (
+        torch.zeros(graphs.num_edges, dtype=torch.int64) if graphs.edge_attr is None else _row_marks(graphs.edge_attr)
+    )
+    for _ in range(2):
+        heard = torch.zeros_like(mark).index_add_(0, target, _mix(mark[source] + kind))
+        # Three times: whom a node hears is not who it is.
+        mark = _mix(3 * _mix(mark) + heard)
+    if graphs.node_ptr is None:
+        return mark.sum().reshape(1)
+    total = torch.cat([mark.new_zeros(1), mark.cumsum(0)])
+    return _mix(total[graphs.node_ptr[1:]] - total[graphs.node_ptr[:-1]])
+
+
+def _row_marks(x: Tensor) -> Tensor:
+    """A number for each row: a random linear form of its bits, modulo 2^64."""
+    if x.is_floating_point():
+        # 0 and -0 are equal and have other bits.
+        x = (x + 0.0).contiguous().view(torch.int32 if x.dtype == torch.float32 else torch.int64)
+    weights = _mix(torch.arange(1, x.size(1) + 1)) | 1
+    mark = torch.zeros(len(x), dtype=torch.int64)
+    for place, weight in enumerate(weights):
+        mark += x[:, place].long() * weight
+    return _mix(mark)
+
+
+def _mix(mark: Tensor) -> Tensor:
+    """The finaliser of SplitMix64: near numbers far apart."""
+    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
+        mark = (mark ^ ((mark >> shift) & ((1 << (64 - shift)) - 1))) * factor
+    return mark ^ ((mark >> 31) & ((1 << 33) - 1))

@@ -1,0 +1,258 @@
+"""From tables to the graphs' structure: which column is what, ids to places, both ways of an edge, graphs in order."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from sirgcn.data.frames import Dropped, Frame, Roles, Tables
+from sirgcn.data.text import Bools, Ints, Objects, Text, join_text
+from sirgcn.data.validate import DataError
+
+ID_NAMES = ("id", "node_id", "node", "nodeid")
+GRAPH_NAMES = ("graph_id", "graph")
+END_NAMES = (
+    ("source", "target"),
+    ("source", "destination"),
+    ("src", "dst"),
+    ("from", "to"),
+    ("u", "v"),
+    ("head", "tail"),
+    ("sender", "receiver"),
+    ("source_id", "target_id"),
+    ("src_id", "dst_id"),
+    ("from_id", "to_id"),
+    ("node1", "node2"),
+    ("id1", "id2"),
+)
+"""Names by which columns are known, whatever their case."""
+
+
+def find_roles(tables: Tables, given: Mapping[str, str | None]) -> Roles:
+    """The columns that the caller named, the others by their usual names; or those that the source itself has."""
+    if tables.roles is not None:
+        for name, column in given.items():
+            if column not in (None, getattr(tables.roles, name)):
+                raise DataError(f"expected none, for the source says which column it is, got {column!r}", name)
+        return tables.roles
+    nodes, edges, graphs = tables.nodes, tables.edges, tables.graphs
+    if edges is None:
+        raise DataError("expected a table of edges, got none", "edges")
+    source, destination = _ends(edges, given.get("source"), given.get("destination"))
+    first = nodes if nodes is not None else edges
+    graph = given.get("graph")
+    graph = known(first, GRAPH_NAMES) if graph is None else first.find("graph", graph)
+    key = None
+    if graphs is not None:
+        if graph is None:
+            raise DataError(f"expected the column of {first.source} that holds a node's graph, got none", "graph")
+        key = graph if graph in graphs.columns else known(graphs, (*GRAPH_NAMES, "id"))
+    identity = given.get("id")
+    if nodes is not None:
+        identity = nodes.find("id", identity) if identity is not None else known(nodes, ID_NAMES)
+    for name, column, frame in (("id", identity, nodes), ("graph", key, graphs)):
+        if frame is not None and column is None and frame.index is None:
+            names = ", ".join(ID_NAMES if name == "id" else GRAPH_NAMES)
+            raise DataError(f"expected a column {names}, or its name as an argument, got none", name, frame.source)
+    return Roles(identity, source, destination, graph, key)
+
+
+def known(frame: Frame, names: Sequence[str]) -> str | None:
+    """The column that has the first of these names, whatever its case."""
+    lower = {name.lower(): name for name in reversed(list(frame.columns))}
+    return next((lower[name] for name in names if name in lower), None)
+
+
+def _ends(edges: Frame, source: str | None, destination: str | None) -> tuple[str, str]:
+    if source is not None and destination is not None:
+        return edges.find("source", source), edges.find("destination", destination)
+    for pair in END_NAMES:
+        first, second = (known(edges, (name,)) for name in pair)
+        first, second = source or first, destination or second
+        if first is not None and second is not None and first != second:
+            return edges.find("source", first), edges.find("destination", second)
+    if source is None and destination is None and len(edges.columns) == 2:
+        first, second = edges.columns
+        return first, second
+    pairs = "; ".join(", ".join(pair) for pair in END_NAMES)
+    columns = ", ".join(edges.columns)
+    raise DataError(
+        f"expected columns {pairs}, or their names as arguments, got {columns}",
+        "destination" if destination is None and source is not None else "source",
+        edges.source,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """Graphs without targets.
+
+    Args:
+        nodes: the table of nodes in their order, grouped by graph; None where the edges alone name them.
+        edges: the table of edges, without the columns of ids, in their order; an edge that was added repeats its row.
+        ids: of the nodes.
+        edge_index: int64 `[2, E]`.
+        added: which edges are the other way of a row.
+        graph_ids: where there are graphs.
+        node_ptr: where each graph's nodes start.
+        edge_ptr: where each graph's edges start.
+    """
+
+    nodes: Frame | None
+    edges: Frame
+    ids: Objects
+    edge_index: Ints
+    added: Bools
+    graph_ids: Objects | None = None
+    node_ptr: Ints | None = None
+    edge_ptr: Ints | None = None
+
+
+def connect(tables: Tables, roles: Roles, directed: bool, dropped: Dropped) -> Structure:
+    """Ids to places. An edge to an unknown node, or between graphs, is refused or dropped.
+
+    Undirected, an edge is there both ways: a row whose reverse is not a row gets it.
+    """
+    edges = tables.edges
+    assert edges is not None
+    assert roles.source is not None
+    assert roles.destination is not None
+    within = roles.graph if roles.graph in edges.columns else None
+    named = _name(tables, roles, within)
+    graph = None if within is None or named.graphs is None else edges.ids(within)[0].positions(named.graphs)
+    source, destination = (named.places(edges.ids(column)[0], graph) for column in (roles.source, roles.destination))
+    bad = np.zeros(len(edges), dtype=np.bool_)
+    for column, wrong, expected in (
+        (within, None if graph is None else graph < 0, "a graph that has nodes"),
+        (roles.source, source < 0, "the id of a node"),
+        (roles.destination, destination < 0, "the id of a node"),
+        (roles.destination, named.across(source, destination), "a node of the source's graph"),
+    ):
+        if column is not None and wrong is not None:
+            dropped.note(edges, wrong & ~bad, column, f"expected {expected}")
+            bad |= wrong
+    rows = np.flatnonzero(~bad)
+    source, destination = source[rows], destination[rows]
+    added = np.zeros(len(rows), dtype=np.bool_)
+    if not directed:
+        alone = _alone(source, destination, len(named.ids))
+        source, destination = np.append(source, destination[alone]), np.append(destination, source[alone])
+        rows, added = np.append(rows, rows[alone]), np.append(added, alone[alone])
+    rest = edges.only(name for name in edges.columns if name not in (roles.source, roles.destination, within))
+    if named.graph is None:
+        whole = len(rows) == len(edges) and not added.any()
+        edge_index = np.stack([source, destination])
+        return Structure(tables.nodes, rest if whole else rest.take(rows), named.ids, edge_index, added)
+    count = 0 if named.graph_ids is None else len(named.graph_ids)
+    # Stable, so that within a graph nodes and edges keep the order of their tables.
+    order, edge_order = (np.argsort(codes, kind="stable") for codes in (named.graph, named.graph[source]))
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return Structure(
+        None if tables.nodes is None else tables.nodes.take(order),
+        rest.take(rows[edge_order]),
+        named.ids[order],
+        np.stack([rank[source[edge_order]], rank[destination[edge_order]]]),
+        added[edge_order],
+        named.graph_ids,
+        *(np.append(0, np.bincount(codes, minlength=count).cumsum()) for codes in (named.graph, named.graph[source])),
+    )
+
+
+def _alone(source: Ints, destination: Ints, count: int) -> Bools:
+    """Which edges have no edge the other way."""
+    there = pd.Series(destination * count + source).isin(source * count + destination).to_numpy()
+    return ~there & (source != destination)
+
+
+@dataclass(frozen=True, eq=False)
+class _Named:
+    """Nodes by what names them: the number of their id among `values`, and their graph where ids may repeat."""
+
+    ids: Objects
+    values: Text
+    keys: "pd.Index[int]"
+    graph: Ints | None
+    graphs: Text | None
+    graph_ids: Objects | None
+
+    def places(self, text: Text, graph: Ints | None) -> Ints:
+        """The places of the nodes with these ids, -1 where there is none."""
+        code = text.positions(self.values)
+        key = code if graph is None else np.where((code < 0) | (graph < 0), -1, graph * len(self.values) + code)
+        return self.keys.get_indexer(pd.Index(key)).astype(np.int64)
+
+    def across(self, source: Ints, destination: Ints) -> Bools | None:
+        """Which edges join two graphs."""
+        if self.graph is None:
+            return None
+        return (source >= 0) & (destination >= 0) & (self.graph[source] != self.graph[destination])
+
+
+def _name(tables: Tables, roles: Roles, within: str | None) -> _Named:
+    nodes, edges, graphs = tables.nodes, tables.edges, tables.graphs
+    assert edges is not None
+    if nodes is not None:
+        frame, text, ids = nodes, *nodes.ids(roles.id)
+        graph_text, graph_ids = (None, None) if roles.graph is None else nodes.ids(roles.graph)
+    else:
+        # Without a table of nodes, a node is what an edge names, in the order in which they come.
+        frame = edges
+        text = join_text([edges.ids(end)[0] for end in (roles.source, roles.destination)])
+        ids = text.objects()
+        graph_text, graph_ids = (None, None) if roles.graph is None else edges.ids(roles.graph)
+        graph_text = None if graph_text is None else join_text([graph_text] * 2)
+    if len(ids) == 0:
+        raise DataError("expected at least one node, got none", "nodes", frame.source)
+    graph, known_graphs, graph_ids = _graphs(frame, graph_text, graph_ids, graphs, roles)
+    code, values = text.codes()
+    key = code if graph is None or within is None else graph * len(values) + code
+    if nodes is None:
+        first = np.sort(np.unique(key, return_index=True)[1])
+        key, ids, graph = key[first], ids[first], None if graph is None else graph[first]
+    again = pd.Series(key).duplicated().to_numpy()
+    if again.any():
+        place = int(again.argmax())
+        value = text.take(np.array([place])).objects()[0]
+        row = int(frame.rows[np.argmax(key == key[place])])
+        scope = "" if graph is None or within is not None else f" in all graphs (the edges have no {roles.graph!r})"
+        message = f"expected every id once{scope}, got {value!r} in row {row} too"
+        raise frame.error(message, roles.id or "id", place, value)
+    return _Named(ids, values, pd.Index(key), graph, known_graphs, graph_ids)
+
+
+def _graphs(
+    frame: Frame, text: Text | None, ids: Objects | None, graphs: Frame | None, roles: Roles
+) -> tuple[Ints | None, Text | None, Objects | None]:
+    """The graph of each row as a number, and the graphs' ids as text and as they are."""
+    if text is None or ids is None or roles.graph is None:
+        return None, None, None
+    if graphs is None:
+        graph, values = text.codes()
+        return graph, values, ids[np.unique(graph, return_index=True)[1]]
+    label = roles.key or "graph"
+    values, ids = graphs.ids(roles.key)
+    again = values.positions(values) != np.arange(len(values))
+    if again.any():
+        place = int(again.argmax())
+        value = values.take(np.array([place])).objects()[0]
+        raise graphs.error(f"expected every id once, got {value!r} again", label, place, value)
+    graph = text.positions(values)
+    if (graph < 0).any():
+        place = int((graph < 0).argmax()) % len(frame)
+        value = frame.value(roles.graph, place)
+        raise frame.error(f"expected a graph of {graphs.source}, got {value!r}", roles.graph, place, value)
+    empty = np.bincount(graph, minlength=len(values)) == 0
+    if empty.any():
+        place = int(empty.argmax())
+        value = values.take(np.array([place])).objects()[0]
+        raise graphs.error(f"expected a graph with nodes, got none for {value!r}", label, place, value)
+    return graph, values, ids
+
+
+def count_repeats(edge_index: Ints, count: int) -> tuple[int, int]:
+    """How many edges are self-loops, and how many repeat an edge before them."""
+    source, destination = edge_index
+    keys = np.sort(source * count + destination)
+    return int((source == destination).sum()), int((keys[1:] == keys[:-1]).sum())

@@ -1,0 +1,205 @@
+"""Columns of text: by pyarrow where it is installed, else by plain Python, with the same answers."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.compute
+    except ImportError:  # the extra `data` has it
+        return None
+    return pyarrow
+
+
+pa = _pyarrow()
+
+# ASCII's alone: what counts as a space elsewhere differs between the two.
+_SPACE = " \t\n\r\x0b\x0c"
+_SPACES = f"[{_SPACE}]*"
+
+NAMES = ((r"(-?[1-9][0-9]*|0)\.0+", r"\1"), ("True|TRUE|true", "true"), ("False|FALSE|false", "false"))
+"""How a category is named that can be written in several ways."""
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Objects = NDArray[np.object_]
+
+
+class Text(Protocol):
+    """Strings, some of which may be missing (null)."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, keep: Bools | Ints) -> "Text":
+        """The rows of a mask, or at these places."""
+        ...
+
+    def null(self) -> Bools:
+        """Where there is none."""
+        ...
+
+    def isin(self, words: Sequence[str]) -> Bools:
+        """Where it is one of these, spaces around it apart."""
+        ...
+
+    def matches(self, pattern: str) -> Bools:
+        """Where the whole of it, spaces around it apart, has this form."""
+        ...
+
+    def names(self) -> Objects:
+        """As names of categories: whole numbers without `.0`, truth in lower case, all else as it stands."""
+        ...
+
+    def floats(self) -> Floats:
+        """As numbers; every one must have the form of a number."""
+        ...
+
+    def items(self) -> tuple["Text", Ints]:
+        """What stands between the commas of lists in brackets, and how many there are in each."""
+        ...
+
+    def positions(self, among: "Text") -> Ints:
+        """Where each stands among others, its first place; -1 where it does not."""
+        ...
+
+    def codes(self) -> tuple[Ints, "Text"]:
+        """Each as the number of its value, and the values in the order in which they come."""
+        ...
+
+    def objects(self) -> Objects:
+        """As Python's strings, None where there is none."""
+        ...
+
+
+def as_text(values: Any) -> Text:
+    """A column from a sequence of strings and None, an array of whole numbers, or pyarrow's."""
+    numbers = isinstance(values, np.ndarray) and values.dtype.kind in "iu"
+    if pa is None:
+        return PlainText(np.array([*(map(str, values.tolist()) if numbers else values), None], dtype=object)[:-1])
+    if isinstance(values, pa.Array):
+        return ArrowText(values)
+    return ArrowText(pa.array(values).cast(pa.large_string()) if numbers else pa.array(values, pa.large_string()))
+
+
+def join_text(parts: Sequence[Text]) -> Text:
+    """Several columns, one below the other."""
+    if pa is not None:
+        return ArrowText(pa.concat_arrays([part.values for part in parts]))  # type: ignore[attr-defined]
+    return PlainText(np.concatenate([part.objects() for part in parts]))
+
+
+class ArrowText:
+    """Text in pyarrow's memory: no Python object per value."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, keep: Bools | Ints) -> "ArrowText":
+        rows = pa.array(keep)
+        return ArrowText(self.values.filter(rows) if keep.dtype == np.bool_ else self.values.take(rows))
+
+    def null(self) -> Bools:
+        return _array(self.values.is_null())
+
+    def isin(self, words: Sequence[str]) -> Bools:
+        stripped = pa.compute.ascii_trim_whitespace(self.values)
+        return _array(pa.compute.is_in(stripped, value_set=pa.array(words, pa.large_string()), skip_nulls=True))
+
+    def matches(self, pattern: str) -> Bools:
+        found = pa.compute.match_substring_regex(self.values, rf"\A{_SPACES}(?:{pattern}){_SPACES}\z")
+        return _array(pa.compute.fill_null(found, False))
+
+    def names(self) -> Objects:
+        found = self.values
+        for pattern, name in NAMES:
+            found = pa.compute.replace_substring_regex(found, rf"\A{_SPACES}(?:{pattern}){_SPACES}\z", name)
+        return _array(found)
+
+    def floats(self) -> Floats:
+        return _array(pa.compute.cast(pa.compute.ascii_trim_whitespace(self.values), pa.float64()))
+
+    def items(self) -> tuple["ArrowText", Ints]:
+        inside = pa.compute.ascii_trim(pa.compute.ascii_trim_whitespace(self.values), "[]")
+        parts = pa.compute.split_pattern(inside, ",")
+        return ArrowText(parts.flatten()), _array(pa.compute.list_value_length(parts)).astype(np.int64)
+
+    def positions(self, among: Text) -> Ints:
+        found = pa.compute.index_in(self.values, value_set=among.values, skip_nulls=True)  # type: ignore[attr-defined]
+        return _array(pa.compute.fill_null(found, -1)).astype(np.int64)
+
+    def codes(self) -> tuple[Ints, "ArrowText"]:
+        found = self.values.dictionary_encode()
+        return _array(pa.compute.fill_null(found.indices, -1)).astype(np.int64), ArrowText(found.dictionary)
+
+    def objects(self) -> Objects:
+        return _array(self.values)
+
+
+class PlainText:
+    """Text as an array of Python's strings."""
+
+    def __init__(self, values: Objects) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, keep: Bools | Ints) -> "PlainText":
+        return PlainText(self.values[keep])
+
+    def null(self) -> Bools:
+        return np.array([value is None for value in self.values], dtype=np.bool_)
+
+    def isin(self, words: Sequence[str]) -> Bools:
+        known = set(words)
+        return np.array([value is not None and value.strip(_SPACE) in known for value in self.values], dtype=np.bool_)
+
+    def matches(self, pattern: str) -> Bools:
+        fits = re.compile(rf"{_SPACES}(?:{pattern}){_SPACES}").fullmatch
+        return np.array([value is not None and fits(value) is not None for value in self.values], dtype=np.bool_)
+
+    def names(self) -> Objects:
+        forms = [(re.compile(rf"\A{_SPACES}(?:{pattern}){_SPACES}\Z"), name) for pattern, name in NAMES]
+        found = self.values.copy()
+        for form, name in forms:
+            found[:] = [None if value is None else form.sub(name, value) for value in found]
+        return found
+
+    def floats(self) -> Floats:
+        return np.array([float(value) for value in self.values], dtype=np.float64)
+
+    def items(self) -> tuple["PlainText", Ints]:
+        parts = [value.strip(_SPACE).strip("[]").split(",") for value in self.values]
+        flat = np.array([item for part in parts for item in part], dtype=object)
+        return PlainText(flat), np.fromiter(map(len, parts), np.int64, len(parts))
+
+    def positions(self, among: Text) -> Ints:
+        codes, values = among.codes()
+        # A value's number is not its place: its first place is.
+        first = np.full(len(values), -1, np.int64)
+        places = np.flatnonzero(codes >= 0)[::-1]
+        first[codes[places]] = places
+        found = pd.Index(values.objects(), dtype=object).get_indexer(pd.Index(self.values, dtype=object))
+        return np.where(found < 0, -1, first[found] if len(first) else -1).astype(np.int64)
+
+    def codes(self) -> tuple[Ints, "PlainText"]:
+        codes, values = pd.factorize(self.values)
+        return codes.astype(np.int64), PlainText(np.asarray(values, dtype=object))
+
+    def objects(self) -> Objects:
+        return self.values
+
+
+def _array(values: Any) -> Any:
+    return values.to_numpy(zero_copy_only=False)

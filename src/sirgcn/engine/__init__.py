@@ -1,0 +1,1 @@
+"""Experiments, the training loop, checkpoints and results."""

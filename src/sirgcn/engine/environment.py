@@ -1,0 +1,73 @@
+"""The machine and the versions that a figure depends on."""
+
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch_geometric
+
+import sirgcn
+from sirgcn.ops import backends, native
+
+
+def environment() -> dict[str, Any]:
+    """Machine, versions, backends and settings, as JSON values."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "load_at_start": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None,
+        "platform": platform.platform(),
+        "libc": " ".join(platform.libc_ver()),
+        "python": platform.python_version(),
+        "sirgcn": sirgcn.__version__,
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+        "numpy": np.__version__,
+        "backends": backends(),
+        "native": native.describe() if native.UNAVAILABLE is None else None,
+        "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "mkl": torch.backends.mkl.is_available(),
+        "variables": {
+            name: value for name, value in os.environ.items() if name.startswith(("OMP_", "KMP_", "MKL_", "SIRGCN_ISA"))
+        },
+    }
+
+
+def commit() -> str | None:
+    """The commit of the checkout that this package is run from, with `+` where files differ; None without one."""
+    try:
+        folder = Path(__file__).parent
+        found = [
+            subprocess.run(["git", "-C", folder, *command], capture_output=True, text=True, timeout=10, check=True)
+            for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        ]
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found[0].stdout.strip() + ("+" if found[1].stdout.strip() else "")
+
+
+def peak_memory_mb() -> float | None:
+    """The most memory that this process has held; None where the system does not say."""
+    if os.name != "posix":
+        return None
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 2**20)
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()

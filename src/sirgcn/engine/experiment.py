@@ -1,0 +1,300 @@
+"""Experiments as data: what is run, as frozen dataclasses read strictly from TOML."""
+
+import re
+import tomllib
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+FOLDER = files("sirgcn") / "experiments"
+"""The experiments that come with the package."""
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used: the file, the key, what was expected and what came."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a model is trained; the defaults are those of the synthetic tasks.
+
+    Args:
+        epochs: at most this many.
+        batch_size: graphs in a batch; None takes all at once.
+        eval_batch_size: likewise where nothing is learnt; None: `batch_size`.
+        lr: of AdamW, after the warm-up.
+        weight_decay: AdamW's.
+        warmup: epochs over which the lr rises linearly from lr / warmup.
+        schedule: afterwards `"none"`, `"plateau"` (the lr is multiplied by `factor` once the training loss has not
+            fallen for `patience` epochs) or `"cosine"` (down to 0 at the last epoch).
+        factor: see above.
+        patience: see above.
+        l1: times the sum of all parameters' absolute values, added to the training loss.
+        l2: times the sum of all parameters' squares, likewise.
+        clip: the norm to which gradients are cut; None: not at all.
+        precision: `"bfloat16"` runs the model under autocast.
+        early_stop: stop once the loss named by `early_on` has not fallen for this many epochs; None: never.
+        early_on: `"train"` or `"val"`.
+        stop_lr: stop once the lr has fallen below this.
+        stop_loss: stop once the training loss, in eval mode, is below this.
+        selection: the weights that are tested: those of the `"last"` epoch, or those with the `"val_loss"` or the
+            `"val_metric"` that was best.
+    """
+
+    epochs: int = 500
+    batch_size: int | None = 256
+    eval_batch_size: int | None = None
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    warmup: int = 0
+    schedule: Literal["none", "plateau", "cosine"] = "none"
+    factor: float = 0.5
+    patience: int = 10
+    l1: float = 0.0
+    l2: float = 0.0
+    clip: float | None = None
+    precision: Literal["float32", "bfloat16"] = "float32"
+    early_stop: int | None = None
+    early_on: Literal["train", "val"] = "val"
+    stop_lr: float = 0.0
+    stop_loss: float = 0.0
+    selection: Literal["last", "val_loss", "val_metric"] = "val_loss"
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("epochs", 1),
+            ("batch_size", 1),
+            ("eval_batch_size", 1),
+            ("warmup", 0),
+            ("patience", 0),
+            ("early_stop", 1),
+        ):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ConfigError(f"{name}: expected at least {least}, got {value}")
+        for name in ("weight_decay", "l1", "l2", "stop_lr", "stop_loss"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name}: expected at least 0, got {getattr(self, name)}")
+        for name in ("lr", "clip"):
+            if getattr(self, name) is not None and getattr(self, name) <= 0:
+                raise ConfigError(f"{name}: expected more than 0, got {getattr(self, name)}")
+        if not 0 < self.factor < 1:
+            raise ConfigError(f"factor: expected 0 < factor < 1, got {self.factor}")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A row of a table.
+
+    Args:
+        title: of the row.
+        conv: a name of the table of convolutions.
+        options: further arguments of `SIRNet`, over those of the preset.
+        budget: the parameters that the hidden width shall fill; None leaves the width.
+        train: settings of the training that differ for this row.
+    """
+
+    title: str
+    conv: str = "sir"
+    options: dict[str, Any] = field(default_factory=dict)
+    budget: int | None = None
+    train: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ColumnConfig:
+    """A column of a table: what its data set is called there, and the loader's options."""
+
+    title: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What fills a block of a table: rows of models, columns of data sets, one protocol.
+
+    Args:
+        name: of the file.
+        data: a name of the table of data sets.
+        models: the rows.
+        columns: the columns.
+        train: the protocol.
+        title: of the block.
+        table: the paper's table; None for what the paper does not have.
+        preset: the arguments of `SIRNet`: the name of a preset, or `"schema"` for those that the data ask for.
+        variant: of the layer, `"published"` for a reproduction of the paper's figures.
+        seeds: how many runs, each of a seed 0, 1, ...
+        redraw: the data set is drawn anew for each seed.
+        splits: published splits of the data; seed s takes the split s modulo their number.
+        scale: the factor from our metric to the table's unit.
+        reduced: the changes of `train` in a reduced run.
+        notes: what a reader of the table must know.
+    """
+
+    name: str
+    data: str
+    models: tuple[ModelConfig, ...]
+    columns: tuple[ColumnConfig, ...]
+    train: TrainConfig
+    title: str = ""
+    table: int | None = None
+    preset: str = "schema"
+    variant: Literal["corrected", "published"] = "corrected"
+    seeds: int = 10
+    redraw: bool = False
+    splits: int = 1
+    scale: float = 1.0
+    reduced: dict[str, Any] = field(default_factory=dict)
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        for what in (self.models, self.columns):
+            titles = [entry.title for entry in what]
+            if not titles or len(set(titles)) < len(titles):
+                raise ConfigError(f"{self.name}: expected entries of different titles, got {titles}")
+
+    def model(self, title: str) -> ModelConfig:
+        """The row of that title."""
+        return _named("model", self.models, title)
+
+    def column(self, title: str) -> ColumnConfig:
+        """The column of that title."""
+        return _named("column", self.columns, title)
+
+    def train_for(self, model: ModelConfig, is_reduced: bool = False) -> TrainConfig:
+        """The protocol for a row, full or reduced."""
+        changes = {**model.train, **(self.reduced if is_reduced else {})}
+        return changed(self.train, changes, f"{self.name}: train")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def _named(kind: str, entries: Sequence[Any], title: str) -> Any:
+    for entry in entries:
+        if entry.title.lower() == title.lower():
+            return entry
+    raise ConfigError(f"{kind}: expected one of {', '.join(entry.title for entry in entries)}, got {title!r}")
+
+
+def names() -> tuple[str, ...]:
+    """The experiments that come with the package."""
+    return tuple(sorted(Path(file.name).stem for file in FOLDER.iterdir() if file.name.endswith(".toml")))
+
+
+def load(name: str | Path, overrides: Sequence[str] = ()) -> Experiment:
+    """An experiment by its name in the package or the path of a TOML file, changed by overrides (`train.lr=1e-3`).
+
+    One that is changed gets a name of its own and belongs to no table, so that its results stay apart.
+    """
+    path = Path(name)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise ConfigError(f"{path}: there is no such file")
+        text, where = path.read_text(encoding="utf-8"), str(path)
+    else:
+        if str(name) not in names():
+            near = get_close_matches(str(name), names(), 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"experiment: expected one of {', '.join(names())}, got {str(name)!r}{hint}")
+        text, where = (FOLDER / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml"
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    for override in overrides:
+        _override(data, override)
+    if overrides:
+        data |= {"name": re.sub(r"[^A-Za-z0-9.=_+-]+", "_", "+".join([path.stem, *overrides])), "table": None}
+    return from_dict(Experiment, {"name": path.stem, **data}, where)
+
+
+def of_table(table: int) -> tuple[Experiment, ...]:
+    """All experiments of a table of the paper."""
+    found = tuple(experiment for name in names() if (experiment := load(name)).table == table)
+    if not found:
+        known = sorted({number for name in names() if (number := load(name).table) is not None})
+        raise ConfigError(f"table: expected one of {', '.join(map(str, known))}, got {table}")
+    return found
+
+
+def changed(config: Any, changes: Mapping[str, Any], where: str) -> Any:
+    """A dataclass with some of its fields changed, as strictly as it is read."""
+    hints = get_type_hints(type(config))
+    _check_keys(changes, hints, where)
+    return replace(config, **{key: _read(hints[key], value, f"{where}.{key}") for key, value in changes.items()})
+
+
+def from_dict(cls: Any, data: Mapping[str, Any], where: str) -> Any:
+    """A dataclass from TOML's or JSON's values: an unknown key, an absent one and a wrong type are refused by name."""
+    hints = get_type_hints(cls)
+    _check_keys(data, hints, where)
+    for entry in fields(cls):
+        if entry.default is MISSING and entry.default_factory is MISSING and entry.name not in data:
+            raise ConfigError(f"{where}: {entry.name} is not set")
+    values = {key: _read(hints[key], value, f"{where}: {key}") for key, value in data.items()}
+    try:
+        return cls(**values)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _check_keys(data: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
+    for key in data:
+        if key not in known:
+            raise ConfigError(f"{where}: unknown key {key!r}; known are {', '.join(known)}")
+
+
+def _read(kind: Any, value: Any, where: str) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if is_dataclass(kind):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where}: expected a table, got {value!r}")
+        return from_dict(kind, value, where)
+    if origin is Literal:
+        if value not in arguments:
+            raise ConfigError(f"{where}: expected one of {', '.join(map(str, arguments))}, got {value!r}")
+        return value
+    if origin in (Union, types.UnionType):
+        # TOML has no null: a key that is None by default is left out, or set to "none".
+        if value in (None, "none") and type(None) in arguments:
+            return None
+        (kind,) = (argument for argument in arguments if argument is not type(None))
+        return _read(kind, value, where)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where}: expected a list, got {value!r}")
+        return tuple(_read(arguments[0], entry, f"{where}[{i}]") for i, entry in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where}: expected a table, got {value!r}")
+        return dict(value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ConfigError(f"{where}: expected {kind.__name__}, got {value!r}")
+    return value
+
+
+def _override(data: dict[str, Any], override: str) -> None:
+    """Set `a.b=value` in nested tables; the value is TOML, or text where it is not."""
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set: expected KEY=VALUE such as train.lr=1e-3, got {override!r}")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    *path, last = key.strip().split(".")
+    for step in path:
+        data = data.setdefault(step, {})
+        if not isinstance(data, dict):
+            raise ConfigError(f"--set {override}: {step} is not a table")
+    data[last] = value

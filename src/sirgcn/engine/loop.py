@@ -1,0 +1,306 @@
+"""The training loop: one for every task."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from sirgcn.data.task import Part, Task
+from sirgcn.engine.checkpoint import Checkpoints, random_state, set_random_state
+from sirgcn.engine.experiment import TrainConfig
+
+
+class NotFinite(RuntimeError):
+    """The loss or a parameter has become NaN or infinite."""
+
+
+class Interrupted(Exception):
+    """The training was asked to stop; its state is saved."""
+
+
+class Watcher(Protocol):
+    """Looks on as a model is trained."""
+
+    def epoch(self, row: dict[str, Any], epochs: int) -> None:
+        """An epoch is over; `row` is its line of the history."""
+
+
+@dataclass
+class Outcome:
+    """What a training gave; the model holds the selected weights."""
+
+    history: list[dict[str, Any]]
+    best_epoch: int
+    stopped: str
+    metrics: dict[str, float]
+    seconds: float
+
+
+@dataclass
+class _State:
+    """Where a training stands. `seconds` counts earlier processes in."""
+
+    epoch: int = 0
+    step: int = 0
+    loss_sum: float = 0.0
+    loss_rows: int = 0
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best: float = math.inf
+    best_epoch: int = -1
+    early_best: float = math.inf
+    early_epoch: int = -1
+    stopped: str = ""
+
+
+class Trainer:
+    r"""Trains a model on a task: AdamW on :math:`\ell + \lambda_1 \|\theta\|_1 + \lambda_2 \|\theta\|_2^2`.
+
+    Args:
+        model: called as `model(x, edge_index, edge_attr=, batch=, batch_size=, pe=)`; one output per row of the task.
+        task: the data, loss and metric. Its test part is read once, for the selected weights, when all is over.
+        config: the protocol.
+        split: which of the task's splits.
+        seed: of the order of batches. The caller seeds the weights.
+        checkpoints: where the state is kept; None keeps none.
+        every: seconds between checkpoints; 0 writes one after every step.
+        should_stop: asked after every step; where it answers True, the state is saved and `Interrupted` raised.
+        watcher: is shown every epoch.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task,
+        config: TrainConfig,
+        split: int = 0,
+        seed: int = 0,
+        checkpoints: Checkpoints | None = None,
+        every: float = 60.0,
+        should_stop: Callable[[], bool] = lambda: False,
+        watcher: Watcher | None = None,
+    ) -> None:
+        self.model, self.task, self.config, self.split = model, task, config, split
+        self.checkpoints, self.every, self.should_stop, self.watcher = checkpoints, every, should_stop, watcher
+        self.device = next(model.parameters()).device
+        self.generator = torch.Generator().manual_seed(seed)
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
+        self.plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
+            self.optimizer, factor=config.factor, patience=config.patience
+        )
+        # In eval mode and without the penalties, after every epoch: the signal of the schedule and of stopping.
+        self.needs_train_loss = config.schedule == "plateau" or config.early_on == "train" or config.stop_loss > 0
+        self.state = _State()
+        self.best_weights: dict[str, Tensor] = {}
+        # The generator as it was before the epoch's order was drawn: from it the order is drawn again.
+        self.order = self.generator.get_state()
+
+    def run(self) -> Outcome:
+        """Train to the end, from the last checkpoint if there is one."""
+        self._resume()
+        state, started = self.state, time.perf_counter() - self.state.seconds
+        saved = time.perf_counter()
+        while state.epoch < self.config.epochs and not state.stopped:
+            self._set_lr()
+            for batch in self._rest_of_epoch():
+                self._step(batch)
+                state.step += 1
+                state.seconds = time.perf_counter() - started
+                stop = self.should_stop()
+                if stop or time.perf_counter() - saved >= self.every:
+                    self._save()
+                    saved = time.perf_counter()
+                if stop:
+                    raise Interrupted(f"stopped in epoch {state.epoch + 1}; the state is saved")
+            state.seconds = time.perf_counter() - started
+            self._end_epoch()
+        state.seconds = time.perf_counter() - started
+        if self.config.selection != "last" and self.best_weights:
+            self.model.load_state_dict(self.best_weights)
+        else:
+            state.best_epoch = state.epoch - 1
+        metrics: dict[str, float] = {}
+        for part, (loss, metric) in self.evaluate("train", "val", "test").items():
+            metrics |= {f"{part}_loss": loss, part: metric}
+        return Outcome(state.history, state.best_epoch, state.stopped or "epochs", metrics, state.seconds)
+
+    @torch.no_grad()
+    def evaluate(self, *parts: Part) -> dict[Part, tuple[float, float]]:
+        """The mean loss and the metric of each part that is not empty, in eval mode.
+
+        The loss is the mean over batches, weighted by their rows. The parts of a single graph share one forward pass.
+        """
+        self.model.eval()
+        parts = tuple(part for part in parts if self.task.num_batches(part, split=self.split))
+        if self.task.over != "graphs":
+            return self._evaluate_rows(parts)
+        found: dict[Part, tuple[float, float]] = {}
+        for part in parts:
+            outputs, targets, total, rows = [], [], 0.0, 0
+            for batch in self.task.batches(part, self.config.eval_batch_size or self.config.batch_size, self.split):
+                output, target = self.predict(batch)
+                total += float(self.task.loss_function(output, target)) * len(target)
+                rows += len(target)
+                outputs.append(output.float().cpu())
+                targets.append(target.cpu())
+            found[part] = total / rows, self.task.metric_function(outputs, targets)
+        return found
+
+    def _evaluate_rows(self, parts: tuple[Part, ...]) -> dict[Part, tuple[float, float]]:
+        split = self.task.splits[self.split]
+        output, target = self.predict(self.task.graphs.batch())
+        found: dict[Part, tuple[float, float]] = {}
+        for part in parts:
+            rows = getattr(split, part).to(self.device)
+            loss = float(self.task.loss_function(output[rows], target[rows]))
+            found[part] = loss, self.task.metric_function([output[rows].float().cpu()], [target[rows].cpu()])
+        return found
+
+    def predict(self, batch: Data) -> tuple[Tensor, Tensor]:
+        """The model's output for the labelled rows of a batch, and their targets."""
+        batch = batch.to(self.device)
+        inputs = {name: batch[name] for name in ("edge_attr", "pe") if batch.get(name) is not None}
+        if self.task.level == "edge":
+            labelled = batch.get("edge_label_index")
+            inputs["edge_label_index"] = batch.edge_index if labelled is None else labelled
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"):
+            output = self.model(batch.x, batch.edge_index, batch=batch.batch, batch_size=batch.num_graphs, **inputs)
+        index = batch.get("index")
+        return (output if index is None else output[index]), batch.y
+
+    def _step(self, batch: Data) -> None:
+        self.model.train()
+        output, target = self.predict(batch)
+        loss = self.task.loss_function(output, target)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self._penalise()
+        if self.config.clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        value = loss.item()
+        if not math.isfinite(value):
+            self._refuse(f"the loss is {value}")
+        self.optimizer.step()
+        self.state.loss_sum += value * len(target)
+        self.state.loss_rows += len(target)
+
+    @torch.no_grad()
+    def _penalise(self) -> None:
+        """The gradient of l1 * sum |p| + l2 * sum p^2, added without building the sums."""
+        if not self.config.l1 and not self.config.l2:
+            return
+        for p in self.model.parameters():
+            if p.requires_grad:
+                grad = torch.zeros_like(p) if p.grad is None else p.grad
+                p.grad = grad.add_(p.sign(), alpha=self.config.l1).add_(p, alpha=2 * self.config.l2)
+
+    def _end_epoch(self) -> None:
+        """Evaluate, note, schedule, select, stop, save."""
+        state, config = self.state, self.config
+        if any(not torch.isfinite(p).all() for p in self.model.parameters()):
+            self._refuse("a weight is not finite")
+        found = self.evaluate(*(("train", "val") if self.needs_train_loss else ("val",)))
+        train_loss, train = found.get("train", (None, None))
+        val_loss, val = found.get("val", (None, None))
+        row = {
+            "epoch": state.epoch,
+            "lr": self.optimizer.param_groups[0]["lr"],
+            "step_loss": state.loss_sum / max(1, state.loss_rows),
+            "train_loss": train_loss,
+            "train": train,
+            "val_loss": val_loss,
+            "val": val,
+            "seconds": round(state.seconds, 3),
+        }
+        state.history.append(row)
+        if config.schedule == "plateau" and state.epoch + 1 >= config.warmup:
+            self.plateau.step(train_loss)  # type: ignore[arg-type]
+        self._select(val_loss, val)
+        self._stop(train_loss, val_loss)
+        state.epoch, state.step, state.loss_sum, state.loss_rows = state.epoch + 1, 0, 0.0, 0
+        self.order = self.generator.get_state()
+        if self.watcher is not None:
+            self.watcher.epoch(row, config.epochs)
+        if self.every == 0:
+            self._save()
+
+    def _select(self, val_loss: float | None, val_metric: float | None) -> None:
+        if self.config.selection == "last" or val_loss is None or val_metric is None:
+            return
+        maximise = self.task.metric_function.maximise
+        score = val_loss if self.config.selection == "val_loss" else -val_metric if maximise else val_metric
+        if score < self.state.best:
+            self.state.best, self.state.best_epoch = score, self.state.epoch
+            self.best_weights = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+
+    def _stop(self, train_loss: float | None, val_loss: float | None) -> None:
+        state, config = self.state, self.config
+        watched = train_loss if config.early_on == "train" else val_loss
+        if config.early_stop is not None and watched is not None:
+            if watched < state.early_best:
+                state.early_best, state.early_epoch = watched, state.epoch
+            elif state.epoch - state.early_epoch >= config.early_stop:
+                state.stopped = f"the {config.early_on} loss had not fallen for {config.early_stop} epochs"
+        if train_loss is not None and train_loss < config.stop_loss:
+            state.stopped = f"the training loss fell below {config.stop_loss:g}"
+        if self.optimizer.param_groups[0]["lr"] < config.stop_lr and state.epoch + 1 >= config.warmup:
+            state.stopped = f"the learning rate fell below {config.stop_lr:g}"
+
+    def _set_lr(self) -> None:
+        """Warm-up and cosine are functions of the epoch; the plateau's rate is the optimiser's own state."""
+        epoch, config = self.state.epoch, self.config
+        if epoch < config.warmup:
+            rate = config.lr * (epoch + 1) / config.warmup
+        elif config.schedule == "cosine":
+            done = (epoch - config.warmup) / max(1, config.epochs - config.warmup)
+            rate = config.lr * 0.5 * (1 + math.cos(math.pi * done))
+        else:
+            return
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    def _rest_of_epoch(self) -> Iterator[Data]:
+        self.generator.set_state(self.order)
+        return self.task.batches("train", self.config.batch_size, self.split, self.generator, start=self.state.step)
+
+    def _refuse(self, what: str) -> None:
+        bad = [name for name, p in self.model.named_parameters() if not torch.isfinite(p).all()]
+        grads = [
+            name for name, p in self.model.named_parameters() if p.grad is not None and not torch.isfinite(p.grad).all()
+        ]
+        where = f"epoch {self.state.epoch + 1}, step {self.state.step + 1}"
+        named = f"; not finite: {', '.join(bad[:5])}" if bad else ""
+        named += f"; gradients that are not finite: {', '.join(grads[:5])}" if grads else ""
+        raise NotFinite(f"{where}: {what}{named or '; all weights are finite'}")
+
+    def _save(self) -> None:
+        if self.checkpoints is None:
+            return
+        self.checkpoints.save(
+            {
+                "state": dict(vars(self.state)),
+                "model": self.model.state_dict(),
+                "best_weights": self.best_weights,
+                "optimizer": self.optimizer.state_dict(),
+                "plateau": self.plateau.state_dict(),
+                "random": random_state(self.generator),
+                "order": self.order,
+            }
+        )
+
+    def _resume(self) -> None:
+        found = None if self.checkpoints is None else self.checkpoints.load()
+        if found is None:
+            return
+        self.state = _State(**found["state"])
+        self.model.load_state_dict(found["model"])
+        self.best_weights = {name: tensor.to(self.device) for name, tensor in found["best_weights"].items()}
+        self.optimizer.load_state_dict(found["optimizer"])
+        self.plateau.load_state_dict(found["plateau"])
+        set_random_state(found["random"], self.generator)
+        self.order = found["order"]

@@ -1,0 +1,100 @@
+"""Where a model meets data: the network that a task and an experiment ask for."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sirgcn.data.task import Task
+from sirgcn.engine.experiment import ConfigError, Experiment, ModelConfig
+from sirgcn.nn import PRESETS, SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, width_for_budget
+
+
+class EdgeNet(nn.Module):
+    r"""Scores of edges from a network on nodes: :math:`f([h_u \Vert h_v])` with a two-layer MLP f.
+
+    Args:
+        network: gives `(|V|, channels)`.
+        channels: of its output.
+        out_channels: of a score.
+    """
+
+    def __init__(self, network: nn.Module, channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.network = network
+        self.scorer = nn.Sequential(nn.Linear(2 * channels, channels), nn.ReLU(), nn.Linear(channels, out_channels))
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor, **inputs: Any) -> Tensor:
+        """`(L, out_channels)` for the edges `edge_label_index` `[2, L]`."""
+        h = self.network(x, edge_index, **inputs)
+        source, target = edge_label_index
+        out: Tensor = self.scorer(torch.cat([h[target], h[source]], dim=-1))
+        return out
+
+
+def arguments(task: Task) -> dict[str, Any]:
+    """The arguments of `SIRNet` that a task's schema asks for, with the block of the heterophilous benchmark."""
+    schema = task.schema
+    given: dict[str, Any] = {
+        "in_channels": schema.features or schema.vocabularies,
+        "encoder": "linear" if schema.features else "embedding",
+        "hidden_channels": 128,
+        "out_channels": schema.outputs,
+        "num_layers": 3,
+        "block": "pre_norm",
+        "norm": "layer",
+        "activation": "gelu",
+        "act": "gelu",
+        "aggr": "sym",
+        "encoder_act": True,
+        "dropout": 0.2,
+    }
+    if schema.edge_features or schema.edge_vocabularies:
+        given |= {
+            "edge_channels": schema.edge_features or schema.edge_vocabularies,
+            "edge_encoder": "linear" if schema.edge_features else "embedding",
+        }
+    if schema.encodings:
+        given |= {"positional": task.details.get("encoding", "random_walk"), "pe_dim": schema.encodings}
+    if task.level == "graph":
+        given |= {"pool": "mean", "readout_layers": 2}
+    return given
+
+
+def build(experiment: Experiment, model: ModelConfig, task: Task, options: dict[str, Any]) -> nn.Module:
+    """The model of a row for a column's data; `options` are the column's.
+
+    The weights are drawn from torch's generator, which the caller seeds.
+    """
+    given = {**_preset(experiment, model, task, options), "conv": model.conv, **model.options}
+    if model.conv == "sir":
+        given.setdefault("variant", experiment.variant)
+    if task.level == "edge":
+        given = {**given, "pool": None, "out_channels": given["hidden_channels"]}
+
+    def make(width: int) -> nn.Module:
+        try:
+            network = SIRNet(**{**given, "hidden_channels": width})
+        except TypeError as error:
+            raise ConfigError(f"{experiment.name}: {model.title}: {error}") from error
+        return network if task.level != "edge" else EdgeNet(network, width, task.schema.outputs)
+
+    width = given["hidden_channels"]
+    if model.budget is not None:
+        state = torch.get_rng_state()
+        width = width_for_budget(make, model.budget)
+        torch.set_rng_state(state)
+    return make(width)
+
+
+def _preset(experiment: Experiment, model: ModelConfig, task: Task, options: dict[str, Any]) -> dict[str, Any]:
+    if experiment.preset == "schema":
+        return arguments(task)
+    if experiment.preset == "dictionary_lookup":
+        return dictionary_lookup_preset(options["n"], conv=model.conv)
+    if experiment.preset == "hetero_edge_count":
+        return hetero_edge_count_preset(options["c"], conv=model.conv)
+    if experiment.preset not in PRESETS:
+        known = ("schema", "dictionary_lookup", "hetero_edge_count", *PRESETS)
+        raise ConfigError(f"preset: expected one of {', '.join(known)}, got {experiment.preset!r}")
+    return PRESETS[experiment.preset]

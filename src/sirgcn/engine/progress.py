@@ -1,0 +1,76 @@
+"""What a user sees while runs are made: bars on a terminal, plain lines in a log."""
+
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+from sirgcn.engine.run import Run
+
+
+class Progress:
+    """Shows the runs at work, each with its epoch, loss, metric and time left."""
+
+    def __init__(self, total: int, quiet: bool = False, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, quiet=quiet)
+        self.total, self.finished = total, 0
+        self.bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self.tasks: dict[Run, Any] = {}
+        self.said: dict[Run, float] = {}
+
+    def __enter__(self) -> "Progress":
+        self.bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bars.stop()
+
+    def __call__(self, run: Run, event: str, detail: dict[str, Any]) -> None:
+        """As `run_all` reports."""
+        if event == "start":
+            self.tasks[run] = self.bars.add_task(str(run), total=None, note="reading the data")
+            self.said[run] = time.monotonic()
+            self._line(f"begun: {run}")
+        elif event == "epoch":
+            self._epoch(run, detail)
+        else:
+            self.finished += 1
+            self.bars.remove_task(self.tasks.pop(run))
+            self.console.print(f"[{self.finished}/{self.total}] {event}: {run}{_result(detail)}", markup=False)
+
+    def _epoch(self, run: Run, row: dict[str, Any]) -> None:
+        note = f"loss {row['step_loss']:.4g}"
+        if row.get("val") is not None:
+            note += f", val {row['val']:.4g}"
+        elif row.get("train") is not None:
+            note += f", train {row['train']:.4g}"
+        self.bars.update(self.tasks[run], completed=row["epoch"] + 1, total=row["epochs"], note=note)
+        # A log gets a line now and then, not one per epoch.
+        if time.monotonic() - self.said[run] > 30:
+            self.said[run] = time.monotonic()
+            self._line(f"{run}: epoch {row['epoch'] + 1}/{row['epochs']}, {note}, lr {row['lr']:.2g}")
+
+    def _line(self, text: str) -> None:
+        if not self.console.is_terminal:
+            self.console.print(text, markup=False)
+
+
+def _result(record: dict[str, Any]) -> str:
+    if record.get("status") == "failed":
+        return f": {record.get('error')}"
+    if "metrics" not in record:
+        return ""
+    metrics = record["metrics"]
+    found = f", test {record['metric']} {metrics['test']:.4g}" if "test" in metrics else ""
+    return f"{found} after {record['epochs']} epochs, {record['seconds']:.0f} s ({record['stopped']})"

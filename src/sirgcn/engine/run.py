@@ -1,0 +1,351 @@
+"""One run, and many: what `sirgcn reproduce` does."""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from sirgcn.data import catalog
+from sirgcn.engine import records
+from sirgcn.engine.checkpoint import Checkpoints, weights_sha256
+from sirgcn.engine.environment import commit, environment, peak_memory_mb
+from sirgcn.engine.experiment import Experiment
+from sirgcn.engine.loop import Interrupted, Trainer
+from sirgcn.engine.network import build
+
+DONE, FAILED, PAUSED = "done", "failed", "paused"
+# What a worker's exit code says.
+_CODES = {0: DONE, 1: FAILED, 3: PAUSED}
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A cell of a table and a seed."""
+
+    experiment: Experiment
+    column: str
+    model: str
+    seed: int
+    reduced: bool = False
+
+    @property
+    def split(self) -> int:
+        """Which of the published splits."""
+        return self.seed % self.experiment.splits
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """As `records.key_of` gives it for the run's record."""
+        return self.experiment.name, self.column, self.model, self.seed, self.split, self.reduced
+
+    @property
+    def slug(self) -> str:
+        """The key as a name of a folder."""
+        text = f"{self.column}-{self.model}-{self.seed}{'-reduced' if self.reduced else ''}"
+        return re.sub(r"[^A-Za-z0-9.=+-]+", "_", text)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Everything that decides the result apart from the seed, as JSON values."""
+        model = self.experiment.model(self.model)
+        found = {
+            "data": self.experiment.data,
+            "options": self.experiment.column(self.column).options,
+            "preset": self.experiment.preset,
+            "variant": self.experiment.variant,
+            "model": {"conv": model.conv, "options": model.options, "budget": model.budget},
+            "train": asdict(self.experiment.train_for(model, self.reduced)),
+        }
+        return json.loads(json.dumps(found))
+
+    def __str__(self) -> str:
+        return f"{self.experiment.name} {self.column}, {self.model}, seed {self.seed}{' (reduced)' * self.reduced}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where and how runs are made.
+
+    Args:
+        results: the folder of the records.
+        work: the folder of checkpoints and logs of unfinished runs.
+        data: the data root; None as in `data_root`.
+        threads: of torch in each run; None leaves torch's own number.
+        every: seconds between checkpoints.
+        deadline: the time (of `time.time`) at which runs stop and save; None: never.
+    """
+
+    results: Path = Path("results")
+    work: Path = Path("runs")
+    data: Path | None = None
+    threads: int | None = None
+    every: float = 60.0
+    deadline: float | None = None
+
+    def file(self, experiment: Experiment) -> Path:
+        """Where the experiment's records are."""
+        return self.results / f"{experiment.name}.jsonl"
+
+
+def plan(
+    experiment: Experiment,
+    models: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    reduced: bool = False,
+) -> list[Run]:
+    """The runs of an experiment, seed by seed, so that what is interrupted leaves whole rows of few seeds."""
+    rows = [experiment.model(title).title for title in models or [model.title for model in experiment.models]]
+    titles = [experiment.column(title).title for title in columns or [column.title for column in experiment.columns]]
+    chosen = range(experiment.seeds) if seeds is None else seeds
+    return [Run(experiment, column, row, seed, reduced) for seed in chosen for column in titles for row in rows]
+
+
+def unfinished(runs: Sequence[Run], settings: Settings) -> list[Run]:
+    """Those without a record of a finished run under the same settings."""
+    left, found = [], dict[str, dict[tuple[Any, ...], dict[str, Any]]]()
+    for run in runs:
+        name = run.experiment.name
+        if name not in found:
+            found[name] = {records.key_of(record): record for record in records.read(settings.file(run.experiment))}
+        record = found[name].get(run.key)
+        if record is None or record["status"] != DONE or record["config"] != run.config:
+            left.append(run)
+    return left
+
+
+def expected_seconds(runs: Sequence[Run], settings: Settings) -> tuple[float, int]:
+    """How long the runs will take, from what the records say of an epoch of the same cell; how many it says nothing of.
+
+    A cell without a record counts as the longest of the same experiment.
+    """
+    total, unknown = 0.0, 0
+    for run in runs:
+        found = records.read(settings.file(run.experiment))
+        same = [r for r in found if (r["column"], r["model"]) == (run.column, run.model) and r.get("seconds_per_epoch")]
+        if not same:
+            unknown += 1
+            same = found
+        epochs = run.experiment.train_for(run.experiment.model(run.model), run.reduced).epochs
+        total += max((r["seconds_per_epoch"] or 0.0 for r in same), default=0.0) * epochs
+    return total, unknown
+
+
+class Report(Protocol):
+    """Is told of what happens."""
+
+    def __call__(self, run: Run, event: str, detail: dict[str, Any]) -> None:
+        """`event` is start, epoch, done, failed or paused."""
+
+
+class _Log:
+    """A line of JSON per epoch in the run's folder, and the same to whoever looks on."""
+
+    def __init__(self, path: Path, tell: Callable[[str, dict[str, Any]], None]) -> None:
+        self.path, self.tell = path, tell
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def epoch(self, row: dict[str, Any], epochs: int) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        self.tell("epoch", {**row, "epochs": epochs})
+
+
+def execute(
+    run: Run,
+    settings: Settings,
+    tell: Callable[[str, dict[str, Any]], None] = lambda event, detail: None,
+    asked: Callable[[], bool] = lambda: False,
+) -> str:
+    """Make one run in this process and append its record; DONE, FAILED or PAUSED (no record, its state is saved)."""
+    folder = settings.work / run.experiment.name / run.slug
+    checkpoints = Checkpoints(folder / "checkpoints")
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+
+    def should_stop() -> bool:
+        return asked() or (settings.deadline is not None and time.time() >= settings.deadline)
+
+    record = _header(run)
+    try:
+        record |= _train(run, settings, checkpoints, _Log(folder / "log.jsonl", tell), should_stop)
+    except Interrupted:
+        return PAUSED
+    except Exception as error:
+        record |= {"status": FAILED, "error": str(error), "traceback": traceback.format_exc()}
+    records.append(settings.file(run.experiment), record)
+    if record["status"] == DONE:
+        checkpoints.clear()
+    tell(record["status"], record)
+    return record["status"]
+
+
+def _header(run: Run) -> dict[str, Any]:
+    names = dict(zip(records.KEY, run.key, strict=True))
+    model, experiment = run.experiment.model(run.model), run.experiment
+    return {
+        "format": records.FORMAT,
+        **names,
+        "table": experiment.table,
+        "variant": experiment.variant,
+        "conv": model.conv,
+        "status": DONE,
+        "reduced_why": ", ".join(f"{key} = {value}" for key, value in experiment.reduced.items()) * run.reduced,
+        "config": run.config,
+        "scale": experiment.scale,
+        "traceback": None,
+    }
+
+
+def _train(
+    run: Run, settings: Settings, checkpoints: Checkpoints, log: _Log, should_stop: Callable[[], bool]
+) -> dict[str, Any]:
+    experiment, model = run.experiment, run.experiment.model(run.model)
+    options = experiment.column(run.column).options
+    task = catalog.load(experiment.data, settings.data, seed=run.seed if experiment.redraw else 0, **options)
+    torch.manual_seed(run.seed)
+    network = build(experiment, model, task, options)
+    config = experiment.train_for(model, run.reduced)
+    trainer = Trainer(network, task, config, run.split, run.seed, checkpoints, settings.every, should_stop, log)
+    outcome = trainer.run()
+    epochs = len(outcome.history)
+    return {
+        "metrics": outcome.metrics,
+        "metric": task.metric,
+        "higher_is_better": task.metric_function.maximise,
+        "epochs": epochs,
+        "best_epoch": outcome.best_epoch,
+        "stopped": outcome.stopped,
+        "seconds": outcome.seconds,
+        "seconds_per_epoch": outcome.seconds / max(1, epochs),
+        "peak_memory_mb": peak_memory_mb(),
+        "parameters": sum(p.numel() for p in network.parameters()),
+        "weights_sha256": weights_sha256(network),
+        "data": {"name": task.name, "version": task.version, "sha256": task.graphs.sha256()},
+        "environment": environment()
+        | {"git": commit(), "device": str(trainer.device), "threads": torch.get_num_threads()},
+        "history": outcome.history,
+    }
+
+
+def run_all(runs: Sequence[Run], settings: Settings, jobs: int = 1, report: Report | None = None) -> dict[Run, str]:
+    """Make the runs in processes of their own, `jobs` at a time, and give the outcome of each.
+
+    A run that fails, or whose process is killed, is recorded and does not stop the others. At the deadline, at Ctrl-C
+    and at SIGTERM the runs at work save their state and no new one begins: those are PAUSED.
+    """
+    outcome: dict[Run, str] = {}
+    with _signals() as asked:
+        waiting, active = deque(runs), list[_Worker]()
+        while waiting or active:
+            late = asked() or (settings.deadline is not None and time.time() >= settings.deadline)
+            while waiting and len(active) < jobs and not late:
+                active.append(_Worker(waiting.popleft(), settings))
+                _tell(report, active[-1].run, "start", {})
+            if late:
+                outcome |= dict.fromkeys(waiting, PAUSED)
+                waiting.clear()
+                if asked():
+                    for worker in active:
+                        worker.stop()
+            wait([end for worker in active for end in worker.ends], timeout=0.2)
+            for worker in list(active):
+                for event, detail in worker.messages():
+                    _tell(report, worker.run, event, detail)
+                if not worker.process.is_alive():
+                    active.remove(worker)
+                    outcome[worker.run] = status = worker.finish(settings)
+                    if status == PAUSED or worker.was_killed:
+                        _tell(report, worker.run, status, {})
+    return outcome
+
+
+def _tell(report: Report | None, run: Run, event: str, detail: dict[str, Any]) -> None:
+    if report is not None:
+        report(run, event, detail)
+
+
+class _Worker:
+    """A process that makes one run."""
+
+    def __init__(self, run: Run, settings: Settings) -> None:
+        # A server that has loaded torch forks a process for each run, where there is fork.
+        methods = multiprocessing.get_all_start_methods()
+        context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+        if "forkserver" in methods:
+            context.set_forkserver_preload([__name__])
+        self.run = run
+        self.receiver, sender = context.Pipe(duplex=False)
+        self.process = context.Process(target=_work, args=(run, settings, sender))  # type: ignore[attr-defined]
+        self.process.start()
+        sender.close()
+        self.was_killed = False
+
+    @property
+    def ends(self) -> list[Any]:
+        return [self.process.sentinel] if self.receiver.closed else [self.process.sentinel, self.receiver]
+
+    def messages(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        try:
+            while not self.receiver.closed and self.receiver.poll():
+                yield self.receiver.recv()
+        except EOFError:
+            self.receiver.close()
+
+    def stop(self) -> None:
+        if self.process.is_alive():
+            self.process.terminate()
+
+    def finish(self, settings: Settings) -> str:
+        self.process.join()
+        code = self.process.exitcode
+        if code in _CODES:
+            return _CODES[code]
+        self.was_killed = True
+        why = f"the process ended with {'signal' if code and code < 0 else 'code'} {abs(code or 0)}"
+        record = _header(self.run) | {"status": FAILED, "error": why, "traceback": why}
+        records.append(settings.file(self.run.experiment), record)
+        return FAILED
+
+
+def _work(run: Run, settings: Settings, sender: Connection) -> None:
+    with _signals() as asked:
+
+        def tell(event: str, detail: dict[str, Any]) -> None:
+            # The history is in the record; whoever looks on has gone perhaps.
+            with contextlib.suppress(OSError):
+                sender.send((event, {key: value for key, value in detail.items() if key != "history"}))
+
+        status = execute(run, settings, tell, asked)
+    sys.exit(next(code for code, name in _CODES.items() if name == status))
+
+
+class _signals:
+    """Notes Ctrl-C and SIGTERM instead of dying of them; the second Ctrl-C ends the process."""
+
+    def __enter__(self) -> Callable[[], bool]:
+        self.came = False
+        self.before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return lambda: self.came
+
+    def _note(self, number: int, frame: Any) -> None:
+        if self.came and number == signal.SIGINT:
+            os._exit(130)
+        self.came = True
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)

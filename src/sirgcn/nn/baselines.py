@@ -1,0 +1,408 @@
+r"""The other convolutions of the paper's tables, on the same fused aggregation as `SIRConv`.
+
+None adds self-loops by itself, and none holds an edges-by-channels tensor that its formula does not ask for. Where the
+paper ran DGL's layer (Tables 1 and 2), this is DGL's function, which PyG's layer of the same name need not be.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.inits import glorot, reset, zeros
+from torch_geometric.utils import softmax
+
+from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors
+from sirgcn.ops import Neighbors, sir_aggregate, tiled_aggregate
+
+
+class Baseline(nn.Module):
+    """A convolution that is called as `SIRConv` is: `conv(h, graph, edge, edge_weight)`.
+
+    Args:
+        in_channels: width of h.
+        out_channels: width of the output.
+        dropout: on h, before everything else.
+    """
+
+    # The formula of a layer: convolve(h, graph, ...) with what it takes beside these.
+    convolve: Callable[..., Tensor]
+
+    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout: expected 0 <= p < 1, got {dropout}")
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.dropout = nn.Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        for module in self.children():
+            reset(module)
+
+    def forward(
+        self, h: Tensor, graph: Graph, edge: EdgeAttr = None, edge_weight: Tensor | None = None, **context: Tensor
+    ) -> Tensor:
+        """Node features `(|V|, out_channels)`; `context` is what a layer needs beside the graph, see `Conv.takes`."""
+        if not h.is_floating_point():
+            raise ValueError(f"x: expected a floating-point dtype, got {h.dtype}")
+        if h.dim() != 2 or h.size(1) != self.in_channels:
+            raise ValueError(f"x: expected {self.in_channels} features per node, got shape {list(h.shape)}")
+        given = {"edge": edge, "edge_weight": edge_weight}
+        given = {name: value for name, value in given.items() if value is not None}
+        return self.convolve(self.dropout(h), as_neighbors(graph, h.size(0), h.size(0)), **given, **context)
+
+
+class MLP(Baseline):
+    """W h_u + b: with it a network is an MLP that does not see the graph."""
+
+    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0) -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        self.lin = Linear(in_channels, out_channels)
+
+    def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
+        return self.lin(h)
+
+
+class GCN(Baseline):
+    """DGL's GraphConv: the sum of W h_v / sqrt(in_degree(u) * out_degree(v)), plus b; times edge weights if given."""
+
+    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0) -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        self.lin = Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
+        self.bias = nn.Parameter(torch.zeros(out_channels))
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        zeros(self.bias)
+
+    def convolve(self, h: Tensor, graph: Neighbors, edge_weight: Tensor | None = None) -> Tensor:
+        return _sum(self.lin(h), graph, "sym", edge_weight) + self.bias
+
+
+class SAGE(Baseline):
+    """W h_u + b + W_N mean(h_v), or with `aggr="pool"` W_N max(relu(W_P h_v + b_P))."""
+
+    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0, aggr: str = "mean") -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        if aggr not in ("mean", "pool"):
+            raise ValueError(f"aggr: expected one of mean, pool, got {aggr!r}")
+        self.lin_pool = Linear(in_channels, in_channels) if aggr == "pool" else None
+        self.lin_neighbors = Linear(in_channels, out_channels, bias=False)
+        self.lin_self = Linear(in_channels, out_channels)
+
+    def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
+        if self.lin_pool is None:
+            neighbors = _sum(self.lin_neighbors(h), graph, "mean")
+        else:
+            neighbors = self.lin_neighbors(_max(self.lin_pool(h).relu(), graph))
+        return self.lin_self(h) + neighbors
+
+
+class GIN(Baseline):
+    """MLP(h_u + sum(h_v)): eps is 0, and a ReLU follows every layer of the MLP, the last one too."""
+
+    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0, mlp_layers: int = 2) -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        if mlp_layers < 1:
+            raise ValueError(f"mlp_layers: expected at least 1, got {mlp_layers}")
+        widths = [in_channels, *[out_channels] * (mlp_layers - 1)]
+        self.mlp = nn.Sequential(*(m for width in widths for m in (Linear(width, out_channels), nn.ReLU())))
+
+    def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
+        return self.mlp(h + _sum(h, graph))
+
+
+class GAT(Baseline):
+    """Per head the sum of alpha_uv W h_v, alpha = softmax(leaky_relu(a_T W h_u + a_S W h_v)) over N(u); plus b."""
+
+    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0, heads: int = 8) -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        self.heads = _checked_heads(heads, out_channels)
+        self.lin = Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
+        self.score_target = nn.Parameter(torch.empty(1, heads, out_channels // heads))
+        self.score_source = nn.Parameter(torch.empty(1, heads, out_channels // heads))
+        self.bias = nn.Parameter(torch.empty(out_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        glorot(self.score_target)
+        glorot(self.score_source)
+        zeros(self.bias)
+
+    def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
+        value = self.lin(h).unflatten(1, (self.heads, -1))
+        ends = ((value * weight).sum(-1) for weight in (self.score_target, self.score_source))
+        target, source = _at_edges(graph, *ends)
+        return _attend(F.leaky_relu(target + source, 0.2), value, graph) + self.bias
+
+
+class GATv2(Baseline):
+    """Per head the sum of alpha_uv W h_v, alpha = softmax(a leaky_relu(W h_u + W h_v)); W with a bias, as in DGL.
+
+    With `share_weights=False` the target has a W of its own.
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, dropout: float = 0.0, heads: int = 1, share_weights: bool = True
+    ) -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        self.heads = _checked_heads(heads, out_channels)
+        lin = partial(Linear, in_channels, out_channels, weight_initializer="glorot", bias_initializer="zeros")
+        self.lin_key = lin()
+        self.lin_query = None if share_weights else lin()
+        self.score = nn.Parameter(torch.empty(1, heads, out_channels // heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        glorot(self.score)
+
+    def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
+        key = self.lin_key(h).unflatten(1, (self.heads, -1))
+        query = key if self.lin_query is None else self.lin_query(h).unflatten(1, (self.heads, -1))
+        target, source = _at_edges(graph, query, key)
+        scores = (F.leaky_relu(target + source, 0.2) * self.score).sum(-1)
+        return _attend(scores, key, graph)
+
+
+class Transformer(Baseline):
+    """W_O applied to the heads' sums of alpha_uv W_V h_v, alpha = softmax(W_Q h_u . W_K h_v / sqrt(d_head))."""
+
+    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0, heads: int = 8) -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        self.heads = _checked_heads(heads, out_channels)
+        self.lin_query, self.lin_key, self.lin_value = (Linear(in_channels, out_channels) for _ in range(3))
+        self.lin_out = Linear(out_channels, out_channels)
+
+    def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
+        lins = (self.lin_query, self.lin_key, self.lin_value)
+        query, key, value = (lin(h).unflatten(1, (self.heads, -1)) for lin in lins)
+        target, source = _at_edges(graph, query / math.sqrt(query.size(-1)), key)
+        return self.lin_out(_attend((target * source).sum(-1), value, graph))
+
+
+class PNA(Baseline):
+    r"""DGL's PNAConv with one tower and no residual.
+
+    With messages m = W_M [h_v || h_u] + b_M, the aggregators' results times every scaler side by side as a_u, and n the
+    nodes of u's graph: leaky_relu(W_X norm((W_U [h_u || a_u] + b_U) / sqrt(n)) + b_X), where norm is a batch norm.
+    W_M is linear, so that its products are per node and only the aggregators pass over edges.
+
+    Args:
+        aggregators: of `sum`, `mean`, `max`, `min`, `std`; a node without neighbours gets 0.
+        scalers: of `identity`, `amplification` (log(D + 1) / delta, D the in-degree), `attenuation` (its inverse).
+        delta: the mean of log(D + 1) over the training nodes.
+    """
+
+    AGGREGATORS = ("sum", "mean", "max", "min", "std")
+    SCALERS = ("identity", "amplification", "attenuation")
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        dropout: float = 0.0,
+        aggregators: Sequence[str] = ("sum", "max", "std"),
+        scalers: Sequence[str] = ("identity",),
+        delta: float = 1.0,
+    ) -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        _check_names("aggregators", aggregators, self.AGGREGATORS)
+        _check_names("scalers", scalers, self.SCALERS)
+        self.aggregators, self.scalers, self.delta = tuple(aggregators), tuple(scalers), delta
+        self.lin_message = nn.Linear(2 * in_channels, in_channels)
+        self.lin_update = nn.Linear((len(aggregators) * len(scalers) + 1) * in_channels, out_channels)
+        self.norm = nn.BatchNorm1d(out_channels)
+        self.lin_mix = nn.Linear(out_channels, out_channels)
+
+    def convolve(self, h: Tensor, graph: Neighbors, batch: Tensor | None = None) -> Tensor:
+        of_source, of_target = self.lin_message.weight.split(self.in_channels, dim=1)
+        query, key = F.linear(h, of_target, self.lin_message.bias), F.linear(h, of_source)
+        degree = graph.in_degree().to(h.dtype).unsqueeze(-1)
+        found = torch.cat([self._aggregated(name, query, key, graph, degree) for name in self.aggregators], dim=-1)
+        scale = degree.clamp(min=1).log1p() / self.delta
+        factor = {"amplification": scale, "attenuation": scale.reciprocal()}
+        scaled = (found * factor[name] if name in factor else found for name in self.scalers)
+        h = self.lin_update(torch.cat([h, *scaled], dim=-1))
+        return F.leaky_relu(self.lin_mix(self.norm(h * _nodes_of_graph(h, batch).rsqrt())))
+
+    @staticmethod
+    def _aggregated(name: str, query: Tensor, key: Tensor, graph: Neighbors, degree: Tensor) -> Tensor:
+        """The aggregator of q_u + k_v over N(u), from that of k_v alone."""
+        if name == "sum":
+            return degree * query + _sum(key, graph)
+        if name == "std":
+            # DGL adds 1e-30, with which the gradient of equal messages would be that of their rounding.
+            return (degree > 0) * _std(key, graph, 1e-10)
+        if name == "mean":
+            of_keys = _sum(key, graph, "mean")
+        else:
+            of_keys = _max(key, graph) if name == "max" else -_max(-key, graph)
+        return (degree > 0) * query + of_keys
+
+
+class EGC(Baseline):
+    """Per head h the sum over aggregators and bases of w_{u,h,+,b} * aggregated(W_b h_v), w = W_W h_u + b_W; plus b.
+
+    Args:
+        heads: H, by which the width of a basis is smaller than `out_channels`.
+        bases: B.
+        aggregators: of `sum`, `mean`, `sym_in` (1 / sqrt of the in-degrees of both ends), `max`, `std`. EGC-S has
+            `sym_in`; EGC-M is what its authors took for ZINC, with `sym_in` for `sum` that of CIFAR10.
+    """
+
+    AGGREGATORS = ("sum", "mean", "sym_in", "max", "std")
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        dropout: float = 0.0,
+        heads: int = 8,
+        bases: int = 4,
+        aggregators: Sequence[str] = ("sym_in",),
+    ) -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        self.heads, self.bases = _checked_heads(heads, out_channels), bases
+        _check_names("aggregators", aggregators, self.AGGREGATORS)
+        self.aggregators = tuple(aggregators)
+        self.lin_bases = Linear(in_channels, bases * out_channels // heads, bias=False, weight_initializer="glorot")
+        self.lin_weights = Linear(in_channels, heads * bases * len(aggregators))
+        self.bias = nn.Parameter(torch.zeros(out_channels))
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        zeros(self.bias)
+
+    def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
+        rows = self.lin_bases(h)
+        found = torch.stack([self._aggregated(name, rows, graph) for name in self.aggregators], dim=1)
+        terms = len(self.aggregators) * self.bases
+        weights = self.lin_weights(h).view(-1, self.heads, terms)
+        out = weights @ found.view(-1, terms, self.out_channels // self.heads)
+        return out.flatten(1) + self.bias
+
+    @staticmethod
+    def _aggregated(name: str, rows: Tensor, graph: Neighbors) -> Tensor:
+        if name == "max":
+            return _max(rows, graph)
+        return _std(rows, graph, 1e-5) if name == "std" else _sum(rows, graph, name)
+
+
+class GatedGCN(Baseline):
+    """A h_u + b_A + sum(eta * (B h_v + b_B)) / (sum(eta) + 1e-6), eta = sigmoid(D h_u + b_D + E h_v + C h_uv).
+
+    That of Benchmarking GNNs, except that the gates are not handed on from layer to layer.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0, edge_dim: int | None = None) -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        self.lin_self, self.lin_value, self.lin_query = (Linear(in_channels, out_channels) for _ in range(3))
+        self.lin_key = Linear(in_channels, out_channels, bias=False)
+        self.lin_edge = None if edge_dim is None else Linear(edge_dim, out_channels, bias=False)
+        self.gate = _Gate(out_channels)
+
+    def convolve(self, h: Tensor, graph: Neighbors, edge: EdgeAttr = None) -> Tensor:
+        if (edge is None) != (self.lin_edge is None):
+            raise ValueError(f"edge_attr: expected {'none' if self.lin_edge is None else 'edge features'}, got {edge}")
+        if self.lin_edge is not None:
+            edge = (self.lin_edge(edge[0]), edge[1]) if isinstance(edge, tuple) else self.lin_edge(edge)
+        ends = torch.cat([self.lin_key(h), self.lin_value(h)], dim=-1)
+        found = tiled_aggregate(self.gate, self.lin_query(h), ends, graph, edge, combine="cat")
+        value, gates = found.chunk(2, dim=-1)
+        return self.lin_self(h) + value / (gates + 1e-6)
+
+
+class _Gate(nn.Module):
+    """[eta * value || eta] from [query || edge || key || value], eta the sigmoid of the sum of the first ones."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+
+    def forward(self, ends: Tensor) -> Tensor:
+        *terms, value = ends.split(self.channels, dim=-1)
+        eta = sum(terms[1:], start=terms[0]).sigmoid()
+        return torch.cat([eta * value, eta], dim=-1)
+
+
+class FAGCN(Baseline):
+    """eps * h_u^(0) + the sum of tanh(g [h_u || h_v] + b) * h_v / sqrt(in_degree(u) * in_degree(v)).
+
+    h^(0) is what the first layer read. The width stays as it is. The network of its authors is
+    `SIRNet(encoder="linear", encoder_act="relu", conv="fagcn", residual=False, norm=None, act=None)`.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0, eps: float = 0.3) -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        if in_channels != out_channels:
+            raise ValueError(f"in_channels: fagcn keeps the width, expected {out_channels}, got {in_channels}")
+        self.eps = eps
+        self.gate_target, self.gate_source = Linear(in_channels, 1), Linear(in_channels, 1, bias=False)
+
+    def convolve(self, h: Tensor, graph: Neighbors, first: Tensor | None = None) -> Tensor:
+        target, source = _at_edges(graph, self.gate_target(h), self.gate_source(h))
+        gates = (target + source).tanh().squeeze(-1)
+        return self.eps * (h if first is None else first) + _sum(h, graph, "sym_in", gates)
+
+
+def _sum(h: Tensor, graph: Neighbors, reduce: str = "sum", edge_weight: Tensor | None = None) -> Tensor:
+    """The sum of w_uv a_u b_v h_v over N(u), with the weights of a reduction of `sir_aggregate`."""
+    return sir_aggregate(torch.zeros_like(h), h, graph, None, edge_weight, "identity", reduce)
+
+
+def _max(h: Tensor, graph: Neighbors) -> Tensor:
+    """The maximum of h_v over N(u), 0 where it is empty."""
+    return tiled_aggregate(nn.Identity(), torch.zeros_like(h), h, graph, reduce="max")
+
+
+class _Square(nn.Module):
+    def forward(self, z: Tensor) -> Tensor:
+        return z * z
+
+
+def _std(h: Tensor, graph: Neighbors, eps: float) -> Tensor:
+    """sqrt(variance + eps) of h_v over N(u), in two passes: squares of large numbers do not cancel."""
+    # The variance's derivative by the mean is 0.
+    mean = _sum(h.detach(), graph, "mean")
+    return (tiled_aggregate(_Square(), -mean, h, graph, reduce="mean") + eps).sqrt()
+
+
+def _at_edges(graph: Neighbors, of_target: Tensor, of_source: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of every edge's target and source, `(|E|, ...)`."""
+    return of_target.index_select(0, graph.edge_index[1]), of_source.index_select(0, graph.edge_index[0])
+
+
+def _attend(scores: Tensor, value: Tensor, graph: Neighbors) -> Tensor:
+    """The heads' sums of softmax(scores) times value over N(u), side by side.
+
+    Shapes: scores `(|E|, H)`, value `(|V|, H, F)`, result `(|V|, H * F)`.
+    """
+    alpha = softmax(scores, graph.edge_index[1].long(), num_nodes=value.size(0))
+    heads = (_sum(v, graph, "sum", a) for v, a in zip(value.unbind(1), alpha.unbind(1), strict=True))
+    return torch.cat(list(heads), dim=-1)
+
+
+def _nodes_of_graph(h: Tensor, batch: Tensor | None) -> Tensor:
+    """The number of nodes of every node's graph, `(|V|, 1)`; one graph without `batch`."""
+    if batch is None:
+        return h.new_full((h.size(0), 1), h.size(0))
+    return batch.bincount().index_select(0, batch).to(h.dtype).unsqueeze(-1)
+
+
+def _checked_heads(heads: int, channels: int) -> int:
+    if heads < 1 or channels % heads:
+        raise ValueError(f"out_channels: expected a multiple of the {heads} heads, got {channels}")
+    return heads
+
+
+def _check_names(argument: str, names: Sequence[str], known: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise ValueError(f"{argument}: expected some of {', '.join(known)}, got {list(names)}")

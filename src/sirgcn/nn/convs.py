@@ -1,0 +1,233 @@
+"""The table of convolutions: what may stand in a block of `SIRNet`, by the names of experiment files."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from sirgcn.nn.baselines import EGC, FAGCN, GAT, GCN, GIN, MLP, PNA, SAGE, GatedGCN, GATv2, Transformer
+from sirgcn.nn.conv import Sigma, SIRConv
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution: `build(in_channels, out_channels, dropout=..., **options)` gives a layer `conv(h, graph)`.
+
+    Attributes:
+        name: in `SIRNet(conv=...)` and in experiment files.
+        title: in the paper's tables.
+        reference: where it comes from.
+        formula: h_u^*, sums running over v in N(u).
+        complexity: the paper's Table 8, or in its terms where the table has no row.
+        build: the layer.
+        takes: what a call may bring beside h and the graph: `edge` features, `edge_weight`s, and by name what `SIRNet`
+            hands on: the `batch` (the graph of each node), `first` (the features that the first layer read).
+        self_loops: whether u belongs to N(u); `SIRNet` adds the edges, once for all layers.
+        heads: of which the width is a multiple.
+    """
+
+    name: str
+    title: str
+    reference: str
+    formula: str
+    complexity: str
+    build: Callable[..., nn.Module]
+    takes: tuple[str, ...] = ()
+    self_loops: bool = False
+    heads: int = 1
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The further arguments of `build`."""
+        known = ("in_channels", "out_channels", "dropout", "edge_dim")
+        return tuple(name for name in inspect.signature(self.build).parameters if name not in known)
+
+
+def make_conv(
+    name: str, in_channels: int, out_channels: int, dropout: float = 0.0, edge_dim: int | None = None, **options: Any
+) -> nn.Module:
+    """A layer of the table, called as `conv(h, graph, edge, edge_weight)`.
+
+    Args:
+        name: a name of `CONVS`.
+        in_channels: width of h.
+        out_channels: width of the output.
+        dropout: inside the layer: for `sir` on the projected terms, for the others on h.
+        edge_dim: width of the edge features; None for none.
+        options: those of the entry, see `Conv.options`.
+    """
+    conv = find_conv(name)
+    unknown = [option for option in options if option not in conv.options]
+    if unknown:
+        raise ValueError(f"{unknown[0]}: expected an option of {name}: {', '.join(conv.options) or 'it has none'}")
+    if edge_dim is not None:
+        if "edge" not in conv.takes:
+            known = [other.name for other in CONVS.values() if "edge" in other.takes]
+            raise ValueError(f"edge features: expected a convolution that takes them: {', '.join(known)}; got {name}")
+        options["edge_dim"] = edge_dim
+    return conv.build(in_channels, out_channels, dropout=dropout, **options)
+
+
+def find_conv(name: str) -> Conv:
+    """The entry of a name; an unknown one lists the known ones."""
+    if name not in CONVS:
+        raise ValueError(f"conv: expected one of {', '.join(CONVS)}, got {name!r}")
+    return CONVS[name]
+
+
+def _sir(
+    in_channels: int,
+    out_channels: int,
+    dropout: float = 0.0,
+    edge_dim: int | None = None,
+    aggr: str = "sum",
+    activation: str = "relu",
+    sigma_layers: int = 0,
+    variant: str = "corrected",
+) -> nn.Module:
+    """`SIRConv` whose sigma is the activation, then `sigma_layers` times a linear layer and the activation."""
+    if sigma_layers < 0:
+        raise ValueError(f"sigma_layers: expected at least 0, got {sigma_layers}")
+    parts: list[nn.Module] = [Sigma(activation)]
+    for _ in range(sigma_layers):
+        parts += [nn.Linear(out_channels, out_channels), Sigma(activation)]
+    sigma = nn.Sequential(*parts) if sigma_layers else parts[0]
+    return SIRConv(
+        in_channels, out_channels, aggr=aggr, activation=sigma, edge_dim=edge_dim, dropout=dropout, variant=variant
+    )
+
+
+_PER_NODE = "O(|V| d_out d_in + |E| d_out)"
+
+CONVS: dict[str, Conv] = {
+    conv.name: conv
+    for conv in (
+        Conv(
+            name="sir",
+            title="SIR-GCN",
+            reference="Lim et al., Contextualized Messages Boost Graph Representations, TMLR 2025",
+            formula="sum W_R sigma(W_Q h_u + W_K h_v)",
+            complexity="O(|V| d_hidden d_in + |E| d_hidden + |V| d_out d_hidden)",
+            build=_sir,
+            takes=("edge", "edge_weight"),
+        ),
+        Conv(
+            name="gcn",
+            title="GCN",
+            reference="Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017",
+            formula="sum W h_v / sqrt(in_degree(u) out_degree(v)) + b",
+            complexity=_PER_NODE,
+            build=GCN,
+            takes=("edge_weight",),
+        ),
+        Conv(
+            name="sage",
+            title="GraphSAGE",
+            reference="Hamilton et al., Inductive Representation Learning on Large Graphs, NeurIPS 2017",
+            formula="W h_u + b + W_N mean(h_v)",
+            complexity=_PER_NODE,
+            build=SAGE,
+        ),
+        Conv(
+            name="sage_pool",
+            title="GraphSAGE",
+            reference="Hamilton et al., Inductive Representation Learning on Large Graphs, NeurIPS 2017",
+            formula="W h_u + b + W_N max(relu(W_P h_v + b_P))",
+            complexity=_PER_NODE,
+            build=partial(SAGE, aggr="pool"),
+        ),
+        Conv(
+            name="gat",
+            title="GAT",
+            reference="Velickovic et al., Graph Attention Networks, ICLR 2018",
+            formula="sum softmax(leaky_relu(a_T W h_u + a_S W h_v)) W h_v + b, per head",
+            complexity=_PER_NODE,
+            build=GAT,
+            heads=8,
+        ),
+        Conv(
+            name="gatv2",
+            title="GATv2",
+            reference="Brody et al., How Attentive are Graph Attention Networks?, ICLR 2022",
+            formula="sum softmax(a leaky_relu(W h_u + W h_v)) W h_v, per head",
+            complexity=_PER_NODE,
+            build=GATv2,
+        ),
+        Conv(
+            name="gin",
+            title="GIN",
+            reference="Xu et al., How Powerful are Graph Neural Networks?, ICLR 2019",
+            formula="MLP(h_u + sum h_v)",
+            complexity="O(|E| d_in + |V| MLP)",
+            build=GIN,
+        ),
+        Conv(
+            name="pna",
+            title="PNA",
+            reference="Corso et al., Principal Neighbourhood Aggregation for Graph Nets, NeurIPS 2020",
+            formula="leaky_relu(W_X norm(W_U [h_u || aggregators(W_M [h_v || h_u])] / sqrt(|V_G|)))",
+            complexity="O(|E| d_in^2 + |E| d_in k + |V| d_out d_in k)",
+            build=PNA,
+            takes=("batch",),
+        ),
+        Conv(
+            name="egc_s",
+            title="EGC-S",
+            reference="Tailor et al., Do We Need Anisotropic Graph Neural Networks?, ICLR 2022",
+            formula="sum_b w_{u,b} sum W_b h_v / sqrt(in_degree(u) in_degree(v)) + b, per head",
+            complexity="O(|V| d_out d_in B / H + |E| d_out B / H + |V| d_out B)",
+            build=EGC,
+            self_loops=True,
+            heads=8,
+        ),
+        Conv(
+            name="egc_m",
+            title="EGC-M",
+            reference="Tailor et al., Do We Need Anisotropic Graph Neural Networks?, ICLR 2022",
+            formula="sum_{+,b} w_{u,+,b} aggregated_+(W_b h_v) + b, + of sum, std, max, per head",
+            complexity="O(|V| d_out d_in B / H + |E| d_out k B / H + |V| d_out k B)",
+            build=partial(EGC, heads=4, aggregators=("sum", "std", "max")),
+            self_loops=True,
+            heads=4,
+        ),
+        Conv(
+            name="gated_gcn",
+            title="GatedGCN",
+            reference="Bresson and Laurent, Residual Gated Graph ConvNets, 2017; Dwivedi et al., JMLR 2023",
+            formula="A h_u + sum eta B h_v / (sum eta + 1e-6), eta = sigmoid(D h_u + E h_v)",
+            complexity=_PER_NODE,
+            build=GatedGCN,
+            takes=("edge",),
+        ),
+        Conv(
+            name="transformer",
+            title="GraphTransformer",
+            reference="Shi et al., Masked Label Prediction, IJCAI 2021; Platonov et al., ICLR 2023",
+            formula="W_O sum softmax(W_Q h_u . W_K h_v / sqrt(d_head)) W_V h_v, per head",
+            complexity=_PER_NODE,
+            build=Transformer,
+            heads=8,
+        ),
+        Conv(
+            name="fagcn",
+            title="FAGCN",
+            reference="Bo et al., Beyond Low-Frequency Information in Graph Convolutional Networks, AAAI 2021",
+            formula="eps h_u^(0) + sum tanh(g [h_u || h_v]) h_v / sqrt(in_degree(u) in_degree(v))",
+            complexity="O(|V| d_in + |E| d_in)",
+            build=FAGCN,
+            takes=("first",),
+        ),
+        Conv(
+            name="mlp",
+            title="MLP",
+            reference="the control that does not see the graph",
+            formula="W h_u + b",
+            complexity="O(|V| d_out d_in)",
+            build=MLP,
+        ),
+    )
+}
+"""Every convolution by its name: those of the paper's tables, and GatedGCN and an MLP as controls."""

@@ -1,0 +1,255 @@
+"""Ours beside the paper's: the runs sorted into the cells of its tables."""
+
+import math
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import fmean, stdev
+from typing import Literal
+
+from sirgcn.engine.experiment import ConfigError
+from sirgcn.engine.experiment import names as packaged
+from sirgcn.report.claims import Claim, Column, Row, Table, load_claims
+from sirgcn.report.runs import Run, as_number
+
+OURS = "SIR-GCN"
+"""The paper's model, to which runtimes are compared."""
+
+Verdict = Literal["inside", "better", "worse"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: what the paper claims and what we found.
+
+    Args:
+        table: that it belongs to.
+        column: likewise.
+        model: the row's.
+        claim: the published figure; None where there is none.
+        printed: the paper's cell as text, a formula in Table 8.
+        runs: the finished runs that our figure is the mean of: full ones, or reduced ones where no full one is, all of
+            the settings of the last.
+        left_out: finished runs that do not count.
+        failed: runs that failed.
+    """
+
+    table: Table
+    column: Column
+    model: str
+    claim: Claim | None
+    printed: str
+    runs: tuple[Run, ...] = ()
+    left_out: tuple[Run, ...] = ()
+    failed: tuple[Run, ...] = ()
+
+    @property
+    def all_runs(self) -> tuple[Run, ...]:
+        """Those that count, those left out, those that failed."""
+        return (*self.runs, *self.left_out, *self.failed)
+
+    @cached_property
+    def values(self) -> tuple[float, ...]:
+        """One value per run, in the table's unit."""
+        return tuple(run.value for run in self.runs)
+
+    @cached_property
+    def mean(self) -> float:
+        """Over the runs; NaN without any."""
+        return fmean(self.values) if self.values else math.nan
+
+    @cached_property
+    def std(self) -> float:
+        """Over the runs, with n - 1 in the denominator; NaN below two runs."""
+        return stdev(self.values) if len(self.values) > 1 and math.isfinite(self.mean) else math.nan
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether our figure is one of reduced runs."""
+        return bool(self.runs) and self.runs[0].reduced
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Where our mean lies against the published mean ± 2 std; None without a claim, runs, or in a runtime table."""
+        if self.claim is None or not self.runs or self.table.kind != "score":
+            return None
+        low, high = self.claim.interval
+        if low <= self.mean <= high:
+            return "inside"
+        is_better = (self.mean > high) == self.column.higher_is_better and not math.isnan(self.mean)
+        return "better" if is_better else "worse"
+
+    @property
+    def decimals(self) -> int:
+        """To print our figure with: the claim's, or more where ours is much smaller; about five digits without one."""
+        printed = [claim.decimals for (_, name), claim in self.table.claims.items() if name == self.column.name]
+        size = math.floor(math.log10(abs(self.mean))) + 1 if self.mean and math.isfinite(self.mean) else 1
+        wanted = max(0, min(max(printed, default=4), 4 - size))
+        return max(wanted, self.claim.decimals) if self.claim else wanted
+
+    @property
+    def ours(self) -> str:
+        """Our figure as text, without marks; empty where nothing was run."""
+        if not self.runs:
+            return ""
+        if self.table.kind == "complexity":
+            return ", ".join(f"{name} {mean:.2f}" for name, mean in self.slopes.items())
+        text = f"{self.mean:.{self.decimals}f}"
+        return text if math.isnan(self.std) else f"{text} ± {self.std:.{self.decimals}f}"
+
+    @property
+    def slopes(self) -> dict[str, float]:
+        """The mean of everything measured, by name: what Table 8's formulas are compared with."""
+        names = dict.fromkeys(name for run in self.runs for name in run.metrics)
+        return {name: fmean(as_number(run.metrics.get(name)) for run in self.runs) for name in names}
+
+    def mean_of(self, cost: str) -> float:
+        """The mean over the runs of a recorded cost, such as `seconds_per_epoch`; NaN where none was recorded."""
+        values = [value for run in self.runs if (value := getattr(run, cost)) is not None]
+        return fmean(values) if values else math.nan
+
+    @property
+    def command(self) -> str:
+        """The command that runs this cell; empty for one that neither the paper nor our runs have."""
+        changes: list[str] = []
+        if self.table.number is not None and any(row.model == self.model for row in self.table.rows):
+            start, model = ["reproduce", f"table{self.table.number}"], self.model
+        elif self.all_runs:
+            # Changed settings are part of an experiment's name: zinc+train.lr=1e-3.
+            name, *changes = self.all_runs[0].experiment.split("+")
+            start = ["reproduce", name] if name in packaged() else ["train", f"{name}.toml"]
+            model = self.all_runs[0].model
+        else:
+            return ""
+        parts = ["sirgcn", *start, "--models", model, "--columns", self.column.name]
+        parts += [part for change in changes for part in ("--set", change)]
+        return shlex.join([*parts, "--reduced"] if self.is_reduced else parts)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table with our figures; `title` is its model, with the variant where it is not the published one."""
+
+    title: str
+    row: Row
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table of the paper with our figures; rows of ours that it lacks come last."""
+
+    table: Table
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """All of them, row by row."""
+        return tuple(cell for line in self.lines for cell in line.cells)
+
+    def run_part(self) -> "Comparison":
+        """Only the rows and columns in which something was run."""
+        tried = [(cell.model, cell.column) for cell in self.cells if cell.runs or cell.failed]
+        models, columns = {model for model, _ in tried}, {column for _, column in tried}
+        lines = (
+            replace(line, cells=tuple(cell for cell in line.cells if cell.column in columns))
+            for line in self.lines
+            if line.title in models
+        )
+        return Comparison(self.table, tuple(column for column in self.columns if column in columns), tuple(lines))
+
+    def ratios(self, cell: Cell) -> tuple[float, float]:
+        """A runtime over SIR-GCN's of the same column: the paper's and ours, NaN where one is absent."""
+        claim = self.table.claims.get((OURS, cell.column.name))
+        ours = [other.mean for other in self.cells if other.model == OURS and other.column == cell.column]
+        paper = cell.claim.mean / claim.mean if cell.claim and claim else math.nan
+        return paper, cell.mean / ours[0] if ours else math.nan
+
+
+def compare(runs: Iterable[Run], tables: Sequence[Table] | None = None) -> tuple[Comparison, ...]:
+    """The paper's tables (by default all eight) with the runs in their cells, then a table per other experiment.
+
+    Runs of the published variant fill the paper's rows. Another variant, or a model that the table lacks, gets a row of
+    its own below. Full and reduced runs are never mixed: full ones count where there are any.
+    """
+    tables = load_claims() if tables is None else tuple(tables)
+    by_table: dict[int | str, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_table[run.experiment if run.table is None else run.table].append(run)
+    found = [_compare(table, by_table.pop(table.number, [])) for table in tables if table.number is not None]
+    numbers = {table.number for table in load_claims()}
+    for key, own in by_table.items():
+        if isinstance(key, str):
+            found.append(_compare(_own_table(key, own), own))
+        elif key not in numbers:
+            raise ConfigError(f"{own[0].experiment}: table: expected one of {sorted(map(str, numbers))}, got {key}")
+    return tuple(found)
+
+
+def _compare(table: Table, runs: list[Run]) -> Comparison:
+    columns = {column.name: column for column in table.columns}
+    by_cell: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    for run in runs:
+        if run.column not in columns:
+            raise ConfigError(
+                f"{run.experiment}: {table.title}: column: expected one of {', '.join(columns)}, got {run.column!r}"
+            )
+        metric = columns[run.column].metric
+        if run.status == "done" and table.kind == "score" and run.metric != metric:
+            raise ConfigError(f"{run.experiment}: {table.title}: metric: expected {metric}, got {run.metric!r}")
+        by_cell[_title(table, run), run.column].append(run)
+    rows = {row.model: row for row in table.rows}
+    own = [title for title, _ in by_cell if title not in rows]
+    for place, title in enumerate(dict.fromkeys(own)):
+        rows[title] = Row(title, ("",) * len(columns), rule_above=place == 0)
+    lines = []
+    for title, row in rows.items():
+        cells = [
+            _cell(table, column, title, printed, by_cell[title, column.name])
+            for column, printed in zip(table.columns, row.cells, strict=True)
+        ]
+        lines.append(Line(title, row, tuple(cells)))
+    return Comparison(table, table.columns, tuple(lines))
+
+
+def _title(table: Table, run: Run) -> str:
+    published = table.number is None or run.variant == "published"
+    return run.model if published else f"{run.model} ({run.variant})"
+
+
+def _cell(table: Table, column: Column, title: str, printed: str, runs: list[Run]) -> Cell:
+    experiments = sorted({run.experiment for run in runs})
+    if len(experiments) > 1:
+        raise ConfigError(
+            f"{table.title}, {title}, {column.name}: expected runs of one experiment, got {' and '.join(experiments)}; "
+            "leave `table` out of those that are not the paper's"
+        )
+    done = [run for run in runs if run.status == "done"]
+    counted = _counted(done)
+    return Cell(
+        table=table,
+        column=column,
+        model=title,
+        claim=table.claims.get((title, column.name)),
+        printed=printed,
+        runs=tuple(sorted(counted, key=lambda run: (run.seed, run.split or 0))),
+        left_out=tuple(run for run in done if all(run is not other for other in counted)),
+        failed=tuple(run for run in runs if run.status == "failed"),
+    )
+
+
+def _counted(done: list[Run]) -> list[Run]:
+    """The full runs, or without any the reduced ones, under the settings of the last: one mean, one protocol."""
+    same = [run for run in done if not run.reduced] or done
+    return [run for run in same if run.config == same[-1].config]
+
+
+def _own_table(experiment: str, runs: list[Run]) -> Table:
+    """A table without claims for an experiment that the paper does not have."""
+    columns = {run.column: Column(run.column, run.metric, "", run.higher_is_better) for run in runs}
+    models = dict.fromkeys(run.model for run in runs)
+    rows = tuple(Row(model, ("",) * len(columns)) for model in models)
+    return Table(None, "score", experiment, "", tuple(columns.values()), rows)

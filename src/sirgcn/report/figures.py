@@ -1,0 +1,186 @@
+"""Figures as inline SVG: per-seed dots against the published interval, and learning curves.
+
+Colours are classes (`s0`, `s1`, ...) that the page's style defines for light and dark; text is escaped by the XML
+writer, so that a record cannot bring markup in.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from sirgcn.report.cells import Cell, Comparison
+from sirgcn.report.claims import METRICS, Column
+from sirgcn.report.runs import Run, as_number
+
+_WIDTH, _HEIGHT, _FOOT, _ROW = 380, 190, 26, 22
+_POINTS = 120
+_DECADES = 2.5  # a positive range of more decades than this is drawn on a log scale
+
+_PARTS = {"val": "validation set", "train": "training set", "test": "test set"}
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A scale from values to pixels, with its ticks; logarithmic where the values span several decades."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool
+
+    @classmethod
+    def over(cls, values: Iterable[float], start: float, end: float, may_log: bool = True) -> "Axis":
+        """The scale on which all these values have room."""
+        known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
+        low, high = min(known), max(known)
+        log = may_log and low > 0 and math.log10(high / low) > _DECADES
+        if log:
+            low, high = math.log10(low), math.log10(high)
+        room = 0.05 * (high - low) or 0.05 * abs(high) or 0.5
+        return cls(low - room, high + room, start, end, log)
+
+    def __call__(self, value: float) -> float:
+        """Its pixel; what lies beyond an end is drawn there."""
+        if self.log:
+            value = math.log10(value) if value > 0 else self.low
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Three to six round values."""
+        if self.log:
+            every = max(1, math.ceil((self.high - self.low) / 6))
+            return [10.0**power for power in range(math.ceil(self.low), math.floor(self.high) + 1, every)]
+        rough = (self.high - self.low) / 4
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = power * min((1, 2, 5, 10), key=lambda factor: abs(factor * power - rough))
+        return [step * place for place in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+
+
+def dots(comparison: Comparison, column: Column, colours: Mapping[str, str]) -> str:
+    """Every run of a column as a dot beside the published mean ± 2 std of its model; empty without runs."""
+    cells = [cell for cell in comparison.cells if cell.column == column and any(map(math.isfinite, cell.values))]
+    if not cells or comparison.table.kind == "complexity":
+        return ""
+    low = min((value for cell in cells for value in cell.values if value > 0), default=0.0)
+    ends = [end for cell in cells if (band := _band(cell)) for end in band]
+    # The lower end of a wide interval may be negative, which would forbid a log scale.
+    ends = [max(end, low / 2) if low else end for end in ends]
+    gutter = 14 + 6.2 * max(len(cell.model) for cell in cells)
+    row = max(_ROW, (_HEIGHT - _FOOT - 6) / len(cells))
+    height = row * len(cells) + _FOOT + 6
+    axis = Axis.over([*ends, *(value for cell in cells for value in cell.values)], min(gutter, 170), _WIDTH - 12)
+    svg = _canvas(height, f"{column.name}: every run beside the published mean ± 2 std")
+    _ticks(svg, axis, "x", 4, height - _FOOT)
+    for place, cell in enumerate(cells):
+        _strip(svg, cell, axis, 4 + row * (place + 0.5), colours)
+    return _text_of(svg)
+
+
+def _strip(svg: Element, cell: Cell, axis: Axis, middle: float, colours: Mapping[str, str]) -> None:
+    group = SubElement(svg, "g", {"class": f"series {colours[cell.model]}", "data-model": cell.model})
+    _write(group, axis.start - 8, middle + 4, cell.model, "end", "name")
+    if cell.claim and (ends := _band(cell)):
+        low, high = (axis(end) for end in ends)
+        band = {"x": low, "y": middle - 7, "width": max(high - low, 1.5), "height": 14, "rx": 3}
+        bar = SubElement(group, "rect", {"class": "band", **_numbers(band)})
+        SubElement(bar, "title").text = f"{cell.model}, published: {cell.claim}"
+        _line(group, axis(cell.claim.mean), middle - 7, axis(cell.claim.mean), middle + 7, "published")
+    for place, run in enumerate(cell.runs):
+        if math.isfinite(run.value):
+            # Equal values would hide each other: dots are spread over the strip's height.
+            shift = 9 * ((place + 0.5) / len(cell.runs) - 0.5)
+            kind = "dot reduced" if run.reduced else "dot"
+            at = _numbers({"cx": axis(run.value), "cy": middle + shift, "r": 3.2})
+            dot = SubElement(group, "circle", {"class": kind, **at})
+            SubElement(dot, "title").text = f"{cell.model}, {_seed(run)}: {run.value:.6g}{', reduced' * run.reduced}"
+
+
+def _band(cell: Cell) -> tuple[float, float] | None:
+    """What to draw of the claim; nothing of a runtime, which belongs to another machine."""
+    return cell.claim.interval if cell.claim and cell.table.kind == "score" else None
+
+
+def curves(comparison: Comparison, column: Column, colours: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The learning curves of a column, a line per run: (what is drawn, figure) for the training loss and the metric."""
+    cells = [cell for cell in comparison.cells if cell.column == column]
+    runs = [(cell, run) for cell in cells for run in cell.runs if run.history]
+    if not runs:
+        return []
+    part = next((part for part in _PARTS if any(_points(run, part, 1.0) for _, run in runs)), "val")
+    metric = f"{METRICS.get(column.metric, column.metric)}, {_PARTS[part]}"
+    panels: list[tuple[str, Callable[[Run], list[Point]]]] = [
+        ("training loss", lambda run: _points(run, "train_loss", 1.0) or _points(run, "step_loss", 1.0)),
+        (metric, lambda run: _points(run, part, run.scale)),
+    ]
+    found = []
+    for what, points_of in panels:
+        lines = [(cell, run, points) for cell, run in runs if (points := points_of(run))]
+        if lines:
+            found.append((what, _curves(f"{column.name}: {what} by epoch", lines, colours)))
+    return found
+
+
+def _points(run: Run, name: str, scale: float) -> list[Point]:
+    """A curve of at most `_POINTS` points, the first and the last included."""
+    points = [(as_number(entry.get("epoch")), as_number(entry.get(name)) * scale) for entry in run.history]
+    points = [point for point in points if all(map(math.isfinite, point))]
+    if len(points) <= _POINTS:
+        return points
+    return [points[round(place * (len(points) - 1) / (_POINTS - 1))] for place in range(_POINTS)]
+
+
+def _curves(title: str, lines: list[tuple[Cell, Run, list[Point]]], colours: Mapping[str, str]) -> str:
+    svg = _canvas(_HEIGHT, title)
+    x = Axis.over((epoch for *_, points in lines for epoch, _ in points), 52, _WIDTH - 10, may_log=False)
+    y = Axis.over((value for *_, points in lines for _, value in points), _HEIGHT - _FOOT, 6)
+    _ticks(svg, x, "x", 6, _HEIGHT - _FOOT)
+    _ticks(svg, y, "y", 52, _WIDTH - 10)
+    # The paper's model comes last and so lies on top.
+    for cell, run, points in sorted(lines, key=lambda line: colours[line[0].model] == "s0"):
+        group = SubElement(svg, "g", {"class": f"series {colours[cell.model]}", "data-model": cell.model})
+        path = " ".join(f"{x(epoch):.1f},{y(value):.1f}" for epoch, value in points)
+        line = SubElement(group, "polyline", {"class": "curve reduced" if run.reduced else "curve", "points": path})
+        SubElement(line, "title").text = f"{cell.model}, {_seed(run)}"
+    return _text_of(svg)
+
+
+def _seed(run: Run) -> str:
+    return f"seed {run.seed}" if run.split is None else f"seed {run.seed}, split {run.split}"
+
+
+def _canvas(height: float, title: str) -> Element:
+    # Without a size of its own the figure takes the width of its place.
+    return Element("svg", {"viewBox": f"0 0 {_WIDTH} {height:g}", "role": "img", "aria-label": title})
+
+
+def _ticks(svg: Element, axis: Axis, direction: str, start: float, end: float) -> None:
+    """Grid lines and figures of an axis; `start` and `end` are the other direction's."""
+    for value in axis.ticks():
+        at, text = axis(value), f"{value:g}"
+        if direction == "x":
+            _line(svg, at, start, at, end, "grid")
+            _write(svg, at, end + 15, text, "middle", "tick")
+        else:
+            _line(svg, start, at, end, at, "grid")
+            _write(svg, start - 6, at + 3.5, text, "end", "tick")
+
+
+def _line(parent: Element, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
+    SubElement(parent, "line", {"class": kind, **_numbers({"x1": x1, "y1": y1, "x2": x2, "y2": y2})})
+
+
+def _write(parent: Element, x: float, y: float, text: str, anchor: str, kind: str) -> None:
+    SubElement(parent, "text", {"class": kind, "text-anchor": anchor, **_numbers({"x": x, "y": y})}).text = text
+
+
+def _numbers(values: Mapping[str, float]) -> dict[str, str]:
+    return {name: f"{value:.1f}" for name, value in values.items()}
+
+
+def _text_of(svg: Element) -> str:
+    return tostring(svg, encoding="unicode")

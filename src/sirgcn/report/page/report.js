@@ -1,0 +1,100 @@
+"use strict";
+(() => {
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const field = (id) => document.getElementById(id);
+  const filters = { table: field("filter-table"), model: field("filter-model"), state: field("filter-state") };
+  const sortBy = field("sort-by");
+
+  // Sorting: a column's best first, then its worst first, then as printed. Rows without a value stay last.
+
+  const valueOf = (row, place, kind) => {
+    const cell = row.cells[place];
+    if (kind === "text") return cell.textContent.trim();
+    const text = kind === "figure" ? cell.dataset[sortBy.value] : cell.dataset.value;
+    return text === "" || text === undefined ? NaN : Number(text);
+  };
+
+  const order = (kind, sign) => (a, b) => {
+    if (kind === "text") return sign * a.value.localeCompare(b.value, "en", { numeric: true });
+    if (Number.isNaN(a.value) || Number.isNaN(b.value)) return Number.isNaN(a.value) - Number.isNaN(b.value);
+    return sign * (a.value - b.value);
+  };
+
+  const sort = (table, place, direction) => {
+    const heads = [...table.tHead.rows[0].cells];
+    heads.forEach((head, at) => head.hasAttribute("aria-sort") && head.setAttribute("aria-sort", at === place ? direction : "none"));
+    const rows = [...table.tBodies[0].rows];
+    if (direction === "none") {
+      rows.sort((a, b) => a.dataset.place - b.dataset.place);
+    } else {
+      const kind = heads[place].querySelector("button").dataset.kind;
+      const keyed = rows.map((row) => ({ row, value: valueOf(row, place, kind) }));
+      keyed.sort(order(kind, direction === "ascending" ? 1 : -1));
+      keyed.forEach((entry, at) => (rows[at] = entry.row));
+    }
+    table.tBodies[0].append(...rows);
+  };
+
+  all("table").forEach((table) => {
+    [...table.tBodies[0].rows].forEach((row, place) => (row.dataset.place = place));
+    all("thead button", table).forEach((button) => {
+      const head = button.closest("th");
+      const first = button.dataset.first;
+      const second = first === "ascending" ? "descending" : "ascending";
+      const next = { none: first, [first]: second, [second]: "none" };
+      button.addEventListener("click", () => sort(table, head.cellIndex, next[head.getAttribute("aria-sort")]));
+    });
+  });
+
+  const sortAgain = () =>
+    all("table.matrix").forEach((table) => {
+      const head = [...table.tHead.rows[0].cells].find((cell) => cell.getAttribute("aria-sort") !== "none");
+      if (head) sort(table, head.cellIndex, head.getAttribute("aria-sort"));
+    });
+
+  // Filtering
+
+  const isWanted = ({ state, verdict }) => {
+    const wanted = filters.state.value;
+    if (wanted === "run") return state === "full" || state === "reduced";
+    if (wanted === "outside") return verdict === "better" || verdict === "worse";
+    return wanted === "" || wanted === state;
+  };
+  const isModel = (element) => filters.model.value === "" || element.dataset.model === filters.model.value;
+
+  const filter = () => {
+    let shown = 0;
+    let total = 0;
+    all("section.table").forEach((section) => {
+      const isTable = filters.table.value === "" || section.dataset.table === filters.table.value;
+      let rows = 0;
+      all(".matrix tbody tr", section).forEach((row) => {
+        let wanted = 0;
+        all("td[data-cell]", row).forEach((cell) => {
+          const fits = isTable && isModel(row) && isWanted(cell.dataset);
+          cell.classList.toggle("dim", !fits);
+          wanted += fits;
+          total += 1;
+        });
+        row.hidden = wanted === 0;
+        rows += wanted > 0;
+        shown += wanted;
+      });
+      section.hidden = rows === 0;
+      all(".list tbody tr", section).forEach((row) => (row.hidden = !(isModel(row) && isWanted(row.dataset))));
+      all(".series", section).forEach((series) => series.classList.toggle("off", !isModel(series)));
+    });
+    all(".runs tbody tr").forEach((row) => {
+      const isTable = filters.table.value === "" || row.dataset.table === filters.table.value;
+      row.hidden = !(isTable && isModel(row) && isWanted(row.dataset));
+    });
+    all(".failure").forEach((entry) => (entry.hidden = !isModel(entry)));
+    field("shown").textContent = `${shown} of ${total} cells`;
+  };
+
+  Object.values(filters).forEach((select) => select.addEventListener("change", filter));
+  sortBy.addEventListener("change", sortAgain);
+  // The fields have their first values only after the event.
+  document.querySelector(".controls").addEventListener("reset", () => setTimeout(() => (filter(), sortAgain())));
+  filter();
+})();

@@ -1,0 +1,81 @@
+"""The runs behind our figures: records of `results/*.jsonl`, checked once, where they are read."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from sirgcn.engine.experiment import ConfigError, from_dict
+from sirgcn.engine.records import FORMAT, read
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run as it was recorded; `docs/results.md` says what each field holds. `record` keeps all of it."""
+
+    experiment: str
+    table: int | None
+    variant: str
+    column: str
+    model: str
+    seed: int
+    split: int | None
+    status: Literal["done", "failed"]
+    reduced: bool
+    scale: float
+    config: dict[str, Any]
+    metrics: dict[str, Any] = field(default_factory=dict)
+    metric: str = ""
+    higher_is_better: bool = True
+    reduced_why: str = ""
+    epochs: int | None = None
+    best_epoch: int | None = None
+    stopped: str | None = None
+    seconds: float | None = None
+    seconds_per_epoch: float | None = None
+    peak_memory_mb: float | None = None
+    parameters: int | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    history: tuple[dict[str, Any], ...] = ()
+    traceback: str | None = None
+    record: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.status == "done" and not (self.metric and self.metrics):
+            raise ConfigError("metric and metrics: expected of a finished run, got none")
+
+    @property
+    def value(self) -> float:
+        """The metric on the test set, in the unit of the paper's table; NaN where there is none."""
+        return as_number(self.metrics.get("test")) * self.scale
+
+
+def as_number(value: object) -> float:
+    """A recorded value as a float; what is absent, null or no number is NaN."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+
+
+def read_runs(path: str | Path) -> tuple[Run, ...]:
+    """The runs of a `.jsonl` file, or of all such files of a folder; the last one of each key counts.
+
+    A torn last line is left out with a warning. Any other line that is no record is an error that names its place.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"results: expected a folder of .jsonl files or one such file, got {path}")
+    paths = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    return tuple(as_run(record, str(file)) for file in paths for record in read(file))
+
+
+def as_run(record: Mapping[str, Any], where: str) -> Run:
+    """A record as a run; an absent field, a wrong type and an unknown format are refused by name, extra keys kept."""
+    names = [str(record.get(key)) for key in ("experiment", "column", "model", "seed")]
+    where = f"{where}: {', '.join(names)}"
+    if record.get("format") != FORMAT:
+        raise ConfigError(f"{where}: format: expected {FORMAT}, got {record.get('format')!r}")
+    known = {entry.name for entry in fields(Run)} - {"record"}
+    found = {key: value for key, value in record.items() if key in known}
+    run: Run = from_dict(Run, {**found, "record": dict(record)}, where)
+    return run

@@ -1,0 +1,224 @@
+"""The tables as Markdown, LaTeX and CSV. Works on records alone: torch is never loaded.
+
+Every model has a line of the paper's figures and, where we ran it, one of ours: mean ± standard deviation (runs), with
+the marks of `MARKS`.
+"""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from sirgcn.report.cells import OURS, Cell, Comparison
+from sirgcn.report.claims import METRICS, plain_formula
+
+MARKS = {
+    "reduced": "†",
+    "better": "▲",
+    "worse": "▼",
+}
+"""Behind a figure of ours: from reduced runs; outside the published mean ± 2 std, on the better or the worse side."""
+
+
+def markdown(comparison: Comparison) -> str:
+    """The table as Markdown, with its notes below; the paper's best are bold, as it prints them."""
+    rows = [_bar(head(comparison, _MARKDOWN)), "|---|---|" + "---:|" * len(comparison.columns)]
+    rows += [_bar(line) for _, line in lines(comparison, _MARKDOWN)]
+    notes = [f"- {_markdown(note)}" for note in (*legend_of(comparison), *notes_of(comparison))]
+    return "\n".join([*rows, "", *notes]).rstrip() + "\n"
+
+
+def latex(comparison: Comparison) -> str:
+    """The table as LaTeX (booktabs, amssymb)."""
+    table = comparison.table
+    body = []
+    for rule, line in lines(comparison, _LATEX):
+        body += [r"\midrule"] * rule + [" & ".join(line) + r" \\"]
+    caption = f"{table.caption} Published figures and ours." if table.caption else f"Our figures: {_latex(table.title)}."
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"\caption{{{caption}}}",
+            rf"\label{{{re.sub(r'[^a-z0-9:_-]', '-', table.label.lower())}:ours}}",
+            r"\centering",
+            rf"\begin{{tabular}}{{ll{'c' * len(comparison.columns)}}}",
+            r"\toprule",
+            " & ".join(head(comparison, _LATEX)) + r" \\",
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            *(rf"\par\small {_latex(note)}" for note in (*legend_of(comparison), *notes_of(comparison))),
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def as_csv(comparisons: Iterable[Comparison]) -> str:
+    """Every cell of the tables as a line of CSV, at full precision; empty where the paper or we have nothing."""
+    rows = [_fields(cell) for comparison in comparisons for cell in comparison.cells]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def caption_of(comparison: Comparison) -> str:
+    """`Table 1: Test accuracy on DictionaryLookup.`"""
+    table = comparison.table
+    return f"{table.title}: {table.caption}" if table.caption else table.title
+
+
+def ours_text(comparison: Comparison, cell: Cell) -> str:
+    """Our figure with the number of runs and its marks: `0.99 ± 0.01 (5)†▼`; empty where nothing was run."""
+    if not cell.runs:
+        return "failed" if cell.failed else ""
+    ratio = f", {comparison.ratios(cell)[1]:.2f}x" if comparison.table.kind == "runtime" else ""
+    marks = MARKS["reduced"] * cell.is_reduced + MARKS.get(cell.verdict or "", "")
+    return f"{cell.ours} ({len(cell.runs)}){ratio}{marks}"
+
+
+def paper_text(comparison: Comparison, cell: Cell) -> str:
+    """The paper's figure: `0.10 ± 0.00`, in runtime tables with the ratio to SIR-GCN; a dash where it has none."""
+    if cell.claim is None:
+        return plain_formula(cell.printed) or "-"
+    ratio = f", {comparison.ratios(cell)[0]:.2f}x" if comparison.table.kind == "runtime" else ""
+    return f"{cell.claim}{ratio}"
+
+
+def legend_of(comparison: Comparison) -> list[str]:
+    """How to read our figures: only the marks that occur."""
+    table, cells = comparison.table, comparison.cells
+    legend = ["Ours: mean ± standard deviation (number of runs)."] if any(cell.runs for cell in cells) else []
+    if table.kind == "complexity" and legend:
+        legend = ["Ours: the mean of what was measured (number of runs)."]
+    outside = [side for side in ("better", "worse") if any(cell.verdict == side for cell in cells)]
+    if outside:
+        legend.append(f"Outside the published mean ± 2 std: {', '.join(f'{MARKS[side]} {side}' for side in outside)}.")
+    return legend
+
+
+def notes_of(comparison: Comparison) -> list[str]:
+    """What a reader must know besides: the metric, why runs were reduced or left out, and the paper's own note."""
+    table, cells = comparison.table, comparison.cells
+    metrics: dict[str, list[str]] = {}
+    for column in comparison.columns:
+        unit = f", {column.unit}" if column.unit else ""
+        metrics.setdefault(f"{METRICS.get(column.metric, column.metric)}{unit}", []).append(column.name)
+    texts = [name if len(metrics) == 1 else f"{', '.join(columns)}: {name}" for name, columns in metrics.items()]
+    notes = [] if table.kind == "complexity" else [f"Metric: {'; '.join(texts)}."]
+    if table.kind == "runtime":
+        notes.append(f"x: the ratio to {OURS} in the same column, on the same machine.")
+    why = sorted({run.reduced_why or "no reason given" for cell in cells if cell.is_reduced for run in cell.runs})
+    if why:
+        notes.append(f"{MARKS['reduced']} reduced runs: {'; '.join(why)}.")
+    other = sum(run.reduced == cell.is_reduced for cell in cells for run in cell.left_out)
+    if other:
+        notes.append(f"Runs under settings that were changed since, not in any mean: {other}.")
+    failed = sum(len(cell.failed) for cell in cells)
+    if failed:
+        notes.append(f"Runs that failed, not in any mean: {failed}.")
+    if table.source:
+        notes.append(f"The paper takes the rows other than {OURS} from {table.source}.")
+    if table.note:
+        notes.append(f"The paper's note: {table.note.replace('$', '')}")
+    return notes
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a format writes text, the paper's best and a formula."""
+
+    escape: Callable[[str], str]
+    bold: Callable[[str], str]
+    formula: Callable[[str], str]
+
+
+def head(comparison: Comparison, form: Format) -> list[str]:
+    """The headings of the grid: the model, whose figures, the columns."""
+    return ["Model", "", *(form.escape(column.heading) for column in comparison.columns)]
+
+
+def lines(comparison: Comparison, form: Format) -> Iterator[tuple[bool, list[str]]]:
+    """The lines of the grid, each with whether a rule goes above it."""
+    for line in comparison.lines:
+        name = line.row.latex if line.row.latex and form is _LATEX else form.escape(line.title)
+        rule = line.row.rule_above
+        if any(cell.printed for cell in line.cells):
+            yield rule, [name, "paper", *(_published(comparison, cell, form) for cell in line.cells)]
+            name, rule = "", False
+        if any(cell.runs or cell.failed for cell in line.cells):
+            yield rule, [name, "ours", *(form.escape(ours_text(comparison, cell)) for cell in line.cells)]
+
+
+def _published(comparison: Comparison, cell: Cell, form: Format) -> str:
+    if cell.printed and cell.claim is None:
+        return form.formula(cell.printed)
+    text = form.escape(paper_text(comparison, cell))
+    return form.bold(text) if cell.column.best == cell.model else text
+
+
+def _fields(cell: Cell) -> dict[str, str]:
+    column, claim = cell.column, cell.claim
+    costs = ("seconds_per_epoch", "seconds", "peak_memory_mb", "parameters")
+    return {
+        "table": str(cell.table.number or cell.table.label),
+        "model": cell.model,
+        "column": column.name,
+        "metric": column.metric,
+        "unit": column.unit,
+        "higher_is_better": str(column.higher_is_better).lower(),
+        "paper_mean": f"{claim.mean:.{claim.decimals}f}" if claim else plain_formula(cell.printed),
+        "paper_std": f"{claim.std:.{claim.decimals}f}" if claim else "",
+        "ours_mean": cell.ours if cell.table.kind == "complexity" else _number(cell.mean),
+        "ours_std": _number(cell.std),
+        "runs": str(len(cell.runs)),
+        "failed": str(len(cell.failed)),
+        "reduced": str(cell.is_reduced).lower() if cell.runs else "",
+        "verdict": cell.verdict or "",
+        **{name: _number(cell.mean_of(name)) for name in costs},
+        "command": cell.command,
+    }
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else repr(value)
+
+
+def _bar(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _markdown(text: str) -> str:
+    # Whatever could open markup, an entity or a new cell; a record may hold anything.
+    return re.sub(r"([\\`*_{}\[\]<>|$~#&])", r"\\\1", " ".join(text.split()))
+
+
+_LATEX_CHARACTERS = {
+    **{char: rf"\{char}" for char in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "†": r"$^\dagger$",
+    "▲": r"$^\blacktriangle$",
+    "▼": r"$^\blacktriangledown$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "×": r"$\times$",
+    "|": r"$|$",
+    "<": r"$<$",
+    ">": r"$>$",
+}
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX_CHARACTERS.get(char, char) for char in " ".join(text.split()))
+
+
+_MARKDOWN = Format(_markdown, "**{}**".format, lambda formula: _markdown(plain_formula(formula)))
+_LATEX = Format(_latex, r"\textbf{{{}}}".format, "${}$".format)

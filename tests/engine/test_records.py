@@ -1,0 +1,78 @@
+"""Records: nothing that was committed is lost, whoever writes beside and whoever is killed."""
+
+import json
+import math
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sirgcn.engine import records
+
+
+def record(seed: int, **more: Any) -> dict[str, Any]:
+    run = {"experiment": "a", "column": "b", "model": "c", "seed": seed, "split": 0, "reduced": False}
+    return {**run, **more}
+
+
+def test_records_come_back_and_a_later_one_replaces_an_earlier(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "a.jsonl"
+    assert records.read(file) == []
+    for given in (record(0, value=1), record(1, value=2), record(0, value=3)):
+        records.append(file, given)
+    assert records.read(file) == [record(1, value=2), record(0, value=3)]
+    assert len(file.read_text().splitlines()) == 3
+
+
+def test_what_json_has_no_word_for_becomes_null(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    records.append(file, record(0, values=[math.nan, math.inf, 1.5]))
+    assert "NaN" not in file.read_text()
+    assert records.read(file)[0]["values"] == [None, None, 1.5]
+
+
+def test_torn_last_line_is_told_of_and_cut_off_by_the_next_record(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    records.append(file, record(0))
+    with file.open("a") as stream:
+        stream.write('{"experiment": "a", "col')
+    with pytest.warns(UserWarning, match="the last line is torn"):
+        assert records.read(file) == [record(0)]
+    records.append(file, record(1))
+    assert records.read(file) == [record(0), record(1)]
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"experiment": "a"}', ""])
+def test_broken_line_is_refused_by_its_number(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "a.jsonl"
+    records.append(file, record(0))
+    with file.open("a") as stream:
+        stream.write(f"{line}\n{json.dumps(record(1))}\n")
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 2: not a record"):
+        records.read(file)
+
+
+def test_eight_writers_of_whom_some_are_killed_lose_no_committed_record(tmp_path: Path) -> None:
+    rng, file = random.Random(0), tmp_path / "a.jsonl"
+    script = Path(__file__).with_name("writer.py")
+    writers = [
+        subprocess.Popen([sys.executable, script, file, str(i), "40"], stdout=subprocess.PIPE, text=True)
+        for i in range(8)
+    ]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "0\n"
+    for writer in writers[:4]:
+        time.sleep(rng.random() / 20)
+        writer.kill()
+    committed = {str(i): {"0", *writer.communicate()[0].split()} for i, writer in enumerate(writers)}
+    records.append(file, record(0))
+    found = {name: {str(r["seed"]) for r in records.read(file) if r["experiment"] == name} for name in committed}
+    for name, seeds in committed.items():
+        assert seeds <= found[name]
+        assert all(len(r["history"]) == 2000 for r in records.read(file) if r["experiment"] == name)
+    assert all(len(committed[str(i)]) == 40 for i in range(4, 8))
