@@ -12,7 +12,7 @@ import pytest
 
 import sirgcn
 
-ROOMS = ("sirgcn", "sirgcn.ops", "sirgcn.nn", "sirgcn.data")
+ROOMS = ("sirgcn", "sirgcn.ops", "sirgcn.nn", "sirgcn.data", "sirgcn.report")
 
 
 def in_new_process(code: str) -> str:

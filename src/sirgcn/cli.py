@@ -197,6 +197,31 @@ def _summary(experiments: Any, results: Path, outcome: dict[Any, str], as_json: 
 
 
 @app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Where the files go.")] = Path("report"),
+    results: Results = Path("results"),
+    docs: Annotated[
+        list[Path] | None,
+        typer.Option("--docs", help="Only write the marked parts of this Markdown page anew; several by repeating."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the paper's tables with ours beside them: report.html, tables.md, tables.tex, tables.csv.
+
+    Examples:
+
+        sirgcn report
+
+        sirgcn report --docs docs/results.md
+    """
+    from sirgcn.report import compare, read_runs, write_docs, write_report
+
+    comparisons = compare(read_runs(results))
+    written = write_report(comparisons, folder) if docs is None else write_docs(docs, comparisons)
+    _show(("written",), [(str(path),) for path in written], as_json)
+
+
+@app.command()
 def bench(
     arguments: Annotated[
         list[str] | None, typer.Argument(help="As for python -m sirgcn.bench; see its --help.")

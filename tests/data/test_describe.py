@@ -117,7 +117,11 @@ def test_degrees_loops_and_repeats_are_counted(graph: tuple[torch.Tensor, torch.
 def drawn(rows: int = 60, **columns: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
     rng = np.random.default_rng(0)
     nodes = pd.DataFrame(
-        {"id": [f"n{row}" for row in range(rows)], "noise": rng.normal(size=rows), "label": rng.choice(["a", "b", "c"], rows)}
+        {
+            "id": [f"n{row}" for row in range(rows)],
+            "noise": rng.normal(size=rows),
+            "label": rng.choice(["a", "b", "c"], rows),
+        }
     )
     edges = pd.DataFrame({"source": rng.choice(nodes["id"], 3 * rows), "target": rng.choice(nodes["id"], 3 * rows)})
     return nodes.assign(**columns), edges
@@ -153,7 +157,7 @@ def test_a_column_that_determines_the_target_is_found() -> None:
 def test_a_leak_into_lists_edges_and_graphs_is_found() -> None:
     nodes, edges = drawn()
     code = nodes["label"].map({"a": 2.0, "b": 0.0, "c": 1.0})
-    assert "column 'v'[1] determines" in warnings(nodes.assign(v=[[0.5, value] for value in code]), edges)[0]
+    assert "column 'v'[1] determines" in warnings(nodes.assign(v=pd.Series([[0.5, value] for value in code])), edges)[0]
     labels = np.arange(len(edges)) % 2
     ends = edges.assign(label=labels, leak=labels * 2.0)
     found = warnings(nodes.drop(columns="label"), ends)
@@ -244,7 +248,7 @@ def test_any_task_is_described_as_text_and_as_json(y: torch.Tensor) -> None:
 
 def test_a_description_shows_what_was_inferred() -> None:
     nodes, edges = drawn()
-    text = str(describe(load_tables(nodes.assign(empty=None, city=["x", None] * 30), edges, target="label")))
+    text = str(describe(load_tables(nodes.assign(empty=None, city=pd.Series(["x", None] * 30)), edges, target="label")))
     for line in (
         "  source: source",
         "  directed: no",

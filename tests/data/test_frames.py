@@ -50,9 +50,7 @@ def column(values: Any) -> Frame:
 
 
 @given(st.lists(st.lists(CELLS, min_size=2, max_size=2), max_size=6))
-def test_a_file_is_read_as_it_was_written(
-    tmp_path_factory: pytest.TempPathFactory, cells: list[list[str]]
-) -> None:
+def test_a_file_is_read_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, cells: list[list[str]]) -> None:
     # A lone carriage return ends a line for one reader and none for the other, unless it is quoted.
     out = io.StringIO(newline="")
     writer = csv.writer(out, quoting=csv.QUOTE_ALL)
@@ -125,7 +123,9 @@ def test_rows_of_a_wrong_length_can_be_dropped_and_are_noted(tmp_path: Path, rea
     assert found.rows.tolist() == [1, 4]
     assert [(row, value) for _, row, _, value, _ in dropped.rows] == [(2, "3"), (3, "4,5,6")]
     dropped.write(tmp_path / "dropped.csv")
-    assert (tmp_path / "dropped.csv").read_text().splitlines()[1].endswith('t.csv,2,columns,3,"expected 2 fields, got 1"')
+    assert (
+        (tmp_path / "dropped.csv").read_text().splitlines()[1].endswith('t.csv,2,columns,3,"expected 2 fields, got 1"')
+    )
 
 
 def test_a_file_that_cannot_be_unpacked_is_refused(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_numbers_truth_and_times_are_read_exactly(tmp_path: Path, reader: str) -
     np.testing.assert_array_equal(found.numbers("n"), [0.1, np.nan, -0.001])
     np.testing.assert_array_equal(found.numbers("b", "boolean"), [1, 0, 0])
     np.testing.assert_array_equal(found.numbers("t", "time"), [1, np.nan, 0.25])
-    typed = frame(t=pd.to_datetime(["1970-01-02", None], format="ISO8601"), b=pd.array([True, None], "boolean"))
+    typed = frame(t=pd.Series([datetime(1970, 1, 2), pd.NaT]), b=pd.array([True, None], "boolean"))
     np.testing.assert_array_equal(typed.numbers("t", "time"), [1, np.nan])
     np.testing.assert_array_equal(typed.numbers("b", "boolean"), [1, np.nan])
 
@@ -225,9 +225,7 @@ def test_numbers_truth_and_times_are_read_exactly(tmp_path: Path, reader: str) -
         ("time", "1", "expected a date"),
     ],
 )
-def test_a_value_of_another_kind_is_refused(
-    tmp_path: Path, reader: str, read_as: Any, cell: str, message: str
-) -> None:
+def test_a_value_of_another_kind_is_refused(tmp_path: Path, reader: str, read_as: Any, cell: str, message: str) -> None:
     found = read(tmp_path, f"a\nNA\n{cell}\n")
     with pytest.raises(DataError, match=message) as refusal:
         found.numbers("a", read_as)

@@ -1,6 +1,7 @@
 """Preprocessing is fitted on training rows alone, survives JSON exactly, and refuses what training has not seen."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -37,8 +38,8 @@ def test_numbers_are_standardised_by_the_training_rows_alone(values: list[float 
     (fitted,) = fit(column, training)
     rows = [value for value, chosen in zip(values, training, strict=True) if chosen and value is not None]
     features, _ = encode((fitted,), column, "other")
-    mean = np.mean(rows) if rows else 0.0
-    scale = np.std(rows) if len(set(rows)) > 1 else 1.0
+    mean = float(np.mean(rows)) if rows else 0.0
+    scale = float(np.std(rows)) if len(set(rows)) > 1 else 1.0
     for row, value in enumerate(values):
         expected = 0.0 if value is None else (value - mean) / (scale or 1.0)
         assert features[row, 0].item() == pytest.approx(expected, rel=1e-5, abs=1e-5 * (1 + abs(mean) / (scale or 1.0)))
@@ -80,7 +81,7 @@ def test_truth_is_zero_and_one_or_a_category_among_categories() -> None:
 
 
 def test_lists_and_times_are_numbers() -> None:
-    table = frame(v=[[1.0, 2.0], None, [3.0, 6.0]], t=pd.to_datetime(["1970-01-01", "1970-01-03", None]))
+    table = frame(v=[[1.0, 2.0], None, [3.0, 6.0]], t=pd.Series([datetime(1970, 1, 1), datetime(1970, 1, 3), pd.NaT]))
     columns = fit(table, standardise=False)
     assert encode(columns, table, "raise")[0].tolist() == [[1, 2, 0, 0, 0], [0, 0, 1, 2, 0], [3, 6, 0, 0, 1]]
 

@@ -1,5 +1,6 @@
 """A user's tables become the task that they describe, and nothing malformed gets in."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def edges(*pairs: tuple[str, str], **columns: Any) -> pd.DataFrame:
     return pd.DataFrame({"source": [u for u, _ in pairs], "target": [v for _, v in pairs]} | columns)
 
 
-PATH = edges(*zip(IDS, IDS[1:], strict=False))
+PATH = edges(*itertools.pairwise(IDS))
 
 
 def load(nodes: Any = None, edges: Any = PATH, **options: Any) -> Task:
@@ -53,7 +54,9 @@ PAIRS = st.lists(st.tuples(st.sampled_from(IDS), st.sampled_from(IDS)), max_size
 
 
 @given(PAIRS, st.permutations(IDS))
-def test_directed_edges_are_the_rows_whatever_the_order_of_nodes(pairs: list[tuple[str, str]], order: list[str]) -> None:
+def test_directed_edges_are_the_rows_whatever_the_order_of_nodes(
+    pairs: list[tuple[str, str]], order: list[str]
+) -> None:
     task = load(nodes(id=order), edges(*pairs), directed=True)
     expected = torch.zeros(12, 12, dtype=torch.int64)
     for u, v in pairs:
@@ -92,9 +95,7 @@ def test_ids_are_compared_as_text_and_kept() -> None:
     task = load(table, pd.DataFrame({"source": ["7"], "target": [9.0]}), directed=True)
     assert task.graphs.edge_index.tolist() == [[0], [2]]
     assert task.details["ids"].tolist() == [7, 8, 9]
-    error = refuse(
-        "edges: source, row 1: expected the id of a node, got '007'", table, edges(("007", "8"))
-    )
+    error = refuse("edges: source, row 1: expected the id of a node, got '007'", table, edges(("007", "8")))
     assert (error.field, error.row, error.value) == ("source", 1, "007")
 
 
@@ -322,7 +323,7 @@ def test_a_target_in_two_tables_needs_a_level() -> None:
 
 
 def test_an_edge_task_labels_rows_and_not_their_reverses() -> None:
-    task = load(nodes().drop(columns="label"), PATH.assign(label=[0, 1] * 5 + [None]))
+    task = load(nodes().drop(columns="label"), PATH.assign(label=pd.Series([0, 1] * 5 + [np.nan])))
     assert task.graphs.num_edges == 22
     assert task.graphs.y.tolist() == [0, 1] * 5 + [-1] * 12
     parts = torch.cat([task.splits[0].train, task.splits[0].val, task.splits[0].test])
@@ -443,7 +444,7 @@ def test_new_tables_become_the_same_features_without_targets(tmp_path: Path) -> 
 def test_new_tables_are_checked_as_the_old_were(tmp_path: Path) -> None:
     preprocessing = load(nodes(city=["Rome", "Oslo"] * 6)).details["preprocessing"]
     new = nodes(city=["Rome", "Paris"] * 6)
-    with pytest.raises(DataError, match="nodes: city, row 2: .*got 'Paris'"):
+    with pytest.raises(DataError, match=r"nodes: city, row 2: .*got 'Paris'"):
         apply_tables(preprocessing, new, PATH)
     assert apply_tables(preprocessing, new, PATH, unknown="other").graphs.num_nodes == 12
     with pytest.raises(DataError, match="nodes: city: expected this column"):

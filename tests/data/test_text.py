@@ -18,7 +18,10 @@ NUMBERS = st.one_of(
 )
 VALUES = st.lists(
     st.one_of(
-        st.none(), st.text(max_size=6), NUMBERS, st.sampled_from(["", "NA", " NA ", "true", "2024-01-31", "[1, 2]", "١"])
+        st.none(),
+        st.text(max_size=6),
+        NUMBERS,
+        st.sampled_from(["", "NA", " NA ", "true", "2024-01-31", "[1, 2]", "١"]),
     ),
     max_size=12,
 )

@@ -17,7 +17,15 @@ from torch_geometric.utils import add_remaining_self_loops, to_undirected
 
 from sirgcn import SIRNet, preset
 from sirgcn.data import dictionary_lookup, hetero_edge_count
-from sirgcn.nn import CONVS, PRESETS, dictionary_lookup_preset, hetero_edge_count_preset, make_conv, width_for_budget
+from sirgcn.nn import (
+    CONVS,
+    PRESETS,
+    baselines,
+    dictionary_lookup_preset,
+    hetero_edge_count_preset,
+    make_conv,
+    width_for_budget,
+)
 from tests.laws import EDGE_CASES, RICH, Graph, assert_repeats, assert_same, graphs, scale, value_and_gradients
 
 WIDTH = 8
@@ -269,6 +277,12 @@ def test_edge_weights_scale_the_messages_of_gcn() -> None:
     assert_same([conv(h, RICH.neighbors(), None, weight)], [out + conv.bias])
 
 
+@pytest.mark.parametrize("name", ["gat", "gatv2", "transformer", "fagcn"])
+def test_scores_in_tiles_are_those_of_all_edges_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baselines, "_TILE_ELEMENTS", 1)
+    assert_is_formula(made(name), RICH, FORMULAS[name])
+
+
 # PyG's layers, where they are the same function: the layer, and our names of its weights.
 
 PYG: dict[str, tuple[Callable[[], nn.Module], dict[str, str]]] = {
@@ -442,8 +456,10 @@ def test_the_mlp_alone_does_not_see_the_graph(name: str) -> None:
 def test_every_preset_takes_every_convolution(experiment: str, name: str) -> None:
     heads = CONVS[name].heads
     arguments = PRESETS[experiment]
-    if name == "fagcn" and arguments.get("encoder", "none") == "none":
-        pytest.skip("FAGCN keeps the width of its input")
+    if name == "fagcn" and "encoder" not in arguments:
+        with pytest.raises(ValueError, match=r"^in_channels: fagcn keeps the width"):
+            preset(experiment, conv=name)
+        return
     with torch.device("meta"):
         model: Any = preset(experiment, conv=name, hidden_channels=8 * heads)
     assert len(model.blocks) == arguments["num_layers"]
@@ -580,3 +596,5 @@ def test_bad_input_is_named() -> None:
     gated: Any = SIRNet(5, 16, 3, 2, conv="gated_gcn", edge_channels=2)
     with pytest.raises(ValueError, match=r"^edge_attr: expected edge features, got None"):
         gated(x, RICH.edge_index)
+    with pytest.raises(ValueError, match=r"^edge_attr: expected none, got some"):
+        SIRNet(5, 16, 3, 2, conv="gated_gcn")(x, RICH.edge_index, torch.randn(len(RICH.edges), 2))

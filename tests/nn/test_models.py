@@ -388,6 +388,17 @@ def test_random_columns_tell_equal_nodes_apart(encoder: str) -> None:
 # Encoders
 
 
+@pytest.mark.parametrize("act", [None, "gelu"])
+def test_encoder_act_is_the_networks_or_one_by_name(act: str | None) -> None:
+    x = torch.randn(NODES, 8)
+    own = nn.Identity() if act is None else nn.GELU()
+    expected: dict[bool | str, nn.Module] = {False: nn.Identity(), True: own, "relu": nn.ReLU()}
+    for encoder_act, function in expected.items():
+        model: Any = SIRNet(8, 16, 3, 1, encoder="linear", norm=None, act=act, encoder_act=encoder_act)
+        h = model.blocks[0](function(model.encoder(x)), EDGE_INDEX, None, None)
+        close(model(x, EDGE_INDEX), model.readout(h))
+
+
 def test_bond_table_equals_the_dense_embedding() -> None:
     model: Any = SIRNet(None, 16, 1, 2, encoder="atom", edge_encoder="bond", pool="mean").eval()
     atoms = torch.stack([torch.randint(0, size, (NODES,)) for size in OGB_ATOM], dim=1)
@@ -548,6 +559,7 @@ def test_state_dict_of_a_model_goes_round() -> None:
 
 
 BAD_CONFIGURATIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "conv": ({"conv": "cheb"}, r"^conv: expected one of sir, gcn, .*got 'cheb'"),
     "block": ({"block": "dense"}, r"^block: expected one of residual, skip, pre_norm, got 'dense'"),
     "norm": ({"norm": "group"}, r"^norm: expected one of batch, layer, None, got 'group'"),
     "jk": ({"jk": "last"}, r"^jk: expected one of cat, max, lstm, None, got 'last'"),

@@ -4,7 +4,9 @@ import base64
 import fcntl
 import json
 import os
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,10 +15,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((path for name in _NAMES if (path := shutil.which(name))), None)
 
 # The protocol's pipes are the descriptors 3 (commands) and 4 (answers) of the browser.
-_START = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+_START = """
+import os, sys
+for number, end in enumerate(sys.argv[1:3], start=3):
+    os.dup2(int(end), number)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+_PATIENCE = 60  # seconds for an answer
 _FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -30,7 +39,7 @@ _FLAGS = (
 
 
 class Browser:
-    """A browser with one page; `requests`, `errors` and `messages` note what the page did."""
+    """A browser with one page; `requests` and `errors` note what the page did since it was opened."""
 
     def __init__(self) -> None:
         assert CHROMIUM is not None
@@ -38,10 +47,10 @@ class Browser:
         self.errors: list[str] = []
         self._number = 0
         self._pending = b""
+        self._session: str | None = None
         self._home = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        # Above 10, so that making 3 and 4 overwrites neither.
-        ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for pipe in (os.pipe(), os.pipe()) for end in pipe]
-        commands, self._commands, self._answers, answers = ends
+        commands, self._commands = _pipe()
+        self._answers, answers = _pipe()
         start = [sys.executable, "-c", _START, str(commands), str(answers), CHROMIUM]
         self._process = subprocess.Popen(
             [*start, *_FLAGS, f"--user-data-dir={self._home.name}", "about:blank"],
@@ -58,8 +67,6 @@ class Browser:
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
 
-    _session: str | None = None
-
     def __enter__(self) -> Self:
         return self
 
@@ -68,8 +75,8 @@ class Browser:
             self._session = None
             self.call("Browser.close")
             self._process.wait(10)
-        except (OSError, EOFError, subprocess.TimeoutExpired):
-            self._process.kill()
+        except (OSError, EOFError, TimeoutError, subprocess.TimeoutExpired):
+            os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         os.close(self._commands)
         os.close(self._answers)
@@ -92,7 +99,9 @@ class Browser:
 
     def open(self, page: Path, width: int = 1280, height: int = 900, dark: bool = False) -> None:
         """Load a file and wait until it has loaded; what was noted before is forgotten."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=scheme)
         self.requests.clear()
@@ -115,6 +124,8 @@ class Browser:
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._pending:
+            if not select.select([self._answers], [], [], _PATIENCE)[0]:
+                raise TimeoutError(f"the browser has not answered for {_PATIENCE} seconds")
             part = os.read(self._answers, 1 << 16)
             if not part:
                 raise EOFError("the browser has gone")
@@ -129,3 +140,12 @@ class Browser:
         elif event == "Log.entryAdded" and parameters["entry"]["level"] == "error":
             self.errors.append(parameters["entry"]["text"])
         return message
+
+
+def _pipe() -> list[int]:
+    """A pipe whose descriptors are above 10, so that making 3 and 4 of the browser overwrites neither."""
+    ends = []
+    for end in os.pipe():
+        ends.append(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10))
+        os.close(end)
+    return ends

@@ -134,7 +134,7 @@ def _measure(case: Case) -> dict[str, int]:
     give_back()
     before = _reset_peak()
     work.run(case.mode, torch.ones_like)
-    peak = _peak()
+    peak = peak_bytes()
     return {"added_bytes": peak - before, "peak_bytes": peak}
 
 
@@ -160,11 +160,12 @@ def _reset_peak() -> int:
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
-        return _peak()
-    return _kibibytes("/proc/self/status", "VmRSS") or _peak()
+        return peak_bytes()
+    return _kibibytes("/proc/self/status", "VmRSS") or peak_bytes()
 
 
-def _peak() -> int:
+def peak_bytes() -> int:
+    """The peak of this process's memory since it started, or since it was counted anew."""
     # Not ru_maxrss where it can be avoided: a process inherits that of the one which started it.
     peak = _kibibytes("/proc/self/status", "VmHWM")
     if peak is None:

@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 
-from sirgcn.bench import memory, scaling
+from sirgcn.bench import memory, scaling, tables_load
 from sirgcn.bench.graphs import Graph, LeftOut, Shape
 from sirgcn.bench.memory import check_fit, give_back, measure_memory
 from sirgcn.bench.peers import AGGREGATION, OURS, PEERS, SUITES, Peer, Problem
 from sirgcn.bench.record import Record
 from sirgcn.bench.timing import Effort, calls_per_sample, interleave, ratios, summary
 
-MEMORY, SCALING = "memory", "scaling"
-PARTS = (*SUITES, MEMORY, SCALING)
-"""What a run consists of: the suites of peers, peak memory, the scaling curve."""
+MEMORY, SCALING, TABLES = "memory", "scaling", "tables"
+PARTS = (*SUITES, MEMORY, SCALING, TABLES)
+"""What a run consists of: the suites of peers, peak memory, the scaling curve, reading a user's tables."""
 
 # In the quick form: what takes more at once takes too long.
 QUICK_BYTES = 8e9
@@ -73,6 +73,10 @@ def steps(plan: Plan, record: Record, report: Report) -> list[tuple[str, Callabl
             (f"memory of {case.suite}: {case.peer}, {case.shape.name}", functools.partial(_memory, record, case))
             for case in memory.cases(plan.full, plan.shapes, max(plan.threads))
         ]
+    if TABLES in plan.parts:
+        files = tables_load.LARGE
+        title = f"tables of {files.nodes:,} nodes and {files.edges:,} edges"
+        found.append((title, functools.partial(_tables, record, files, max(plan.threads))))
     return found
 
 
@@ -174,6 +178,14 @@ def _memory(record: Record, case: memory.Case) -> None:
         record.data["memory"].append(where | {"threads": case.threads, **measure_memory(case)})
     except LeftOut as error:
         record.data["left_out"].append({**where, "suite": f"memory, {case.suite}", "reason": str(error)})
+    record.write()
+
+
+def _tables(record: Record, files: tables_load.Files, threads: int) -> None:
+    try:
+        record.data["tables"].append(tables_load.measure_tables(files, threads))
+    except LeftOut as error:
+        record.data["left_out"].append({"suite": TABLES, "shape": "files", "peer": OURS, "reason": str(error)})
     record.write()
 
 

@@ -6,6 +6,7 @@ A ratio is the peer's time over ours, so that every target reads `at least`; mem
 from dataclasses import dataclass
 from typing import Any
 
+from sirgcn.bench import tables_load
 from sirgcn.bench.graphs import DRAWN, SHAPES
 from sirgcn.bench.memory import LARGE, SCRATCH
 from sirgcn.bench.peers import AGGREGATION, BOTH, BUILD, EDGES, FORWARD, LAYER, MAX, MLP, OURS
@@ -51,6 +52,9 @@ TARGETS: tuple[Target, ...] = (
 LARGE_BYTES = 1.2e9
 """What forward+backward of the aggregation may add at 16M edges x 64 channels."""
 
+TABLES_SECONDS, TABLES_BYTES = 15.0, 2e9
+"""What reading 200,000 nodes and 2 million edges from text files may take, on two threads."""
+
 SCRATCH_GROWTH = 1.1
 """The factor by which four times the edges may raise the memory of `max` and an MLP sigma: the noise of a peak."""
 
@@ -75,7 +79,7 @@ def check(record: dict[str, Any]) -> list[dict[str, Any]]:
                         "setting": None if found is None else found["peer"],
                     }
                 )
-    return rows + _check_memory(record)
+    return rows + _check_memory(record) + _check_tables(record)
 
 
 def best(record: dict[str, Any], suite: str, shape: str, threads: int, mode: str, family: str) -> dict[str, Any] | None:
@@ -102,6 +106,16 @@ def _check_memory(record: dict[str, Any]) -> list[dict[str, Any]]:
         growth = None if few is None or many is None else many / few
         rows.append(_at_most(f"{suite}, memory at 4x the edges / memory", SCRATCH[1].name, SCRATCH_GROWTH, growth))
     return rows
+
+
+def _check_tables(record: dict[str, Any]) -> list[dict[str, Any]]:
+    found = next((row for row in record.get("tables", []) if row["rows"] == tables_load.LARGE.edges), None)
+    seconds, peak = (None, None) if found is None else (found["seconds"], found["peak_bytes"])
+    rows = [
+        _at_most("tables to a task, seconds", "files", TABLES_SECONDS, seconds),
+        _at_most("tables to a task, GB of memory", "files", TABLES_BYTES / 1e9, peak, 1e9),
+    ]
+    return [row | {"mode": "load"} for row in rows]
 
 
 def _at_most(measure: str, shape: str, limit: float, found: float | None, unit: float = 1) -> dict[str, Any]:

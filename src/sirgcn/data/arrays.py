@@ -1,5 +1,7 @@
 """Graphs that are arrays already, as tables: PyG's `Data`, and `.npz` files of the same or the heterophilous layout."""
 
+import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -49,24 +51,10 @@ def read_npz(path: Path, level: Level | None) -> Tables:
     """A `.npz` file with PyG's names, or with those of the heterophilous data sets; no pickles."""
     source = str(path)
     try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-        if size > max(HARMLESS, GROWTH * path.stat().st_size):
-            raise DataError(f"expected at most {GROWTH} times its size, unpacks to {size:,} bytes", "npz", source)
+        _check_archive(path)
         with np.load(path, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
-    except DataError:
-        raise
-    except (
-        ValueError,
-        OSError,
-        EOFError,
-        KeyError,
-        MemoryError,
-        zipfile.BadZipFile,
-        zlib.error,
-        RuntimeError,
-    ) as error:
+    except _UNREADABLE as error:
         raise DataError(f"expected arrays without pickles, got: {error}", "npz", source) from None
     tensors = {name: _tensor(source, name, array) for name, array in found.items() if name in (*NAMES, *LAYOUT)}
     for name, known in LAYOUT.items():
@@ -76,6 +64,28 @@ def read_npz(path: Path, level: Level | None) -> Tables:
             tensors[known] = tensor.double() if known == "x" else tensor.T if tensor.dim() == 2 else tensor
     # Its edges are listed once, PyG's as they are meant.
     return _of_tensors(source, tensors, level, "edges" not in found)
+
+
+_UNREADABLE = (ValueError, OSError, EOFError, KeyError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What a damaged archive, a pickle or an array that is larger than its file may raise."""
+
+
+def _check_archive(path: Path) -> None:
+    """Refuse an archive that is made to fill the memory, and one whose list of members is damaged."""
+    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+        members = archive.infolist()
+        file.seek(-_END.size, os.SEEK_END)
+        _, listed = _END.unpack(file.read())
+    size = sum(member.file_size for member in members)
+    if size > max(HARMLESS, GROWTH * path.stat().st_size):
+        raise ValueError(f"{size:,} bytes when unpacked")
+    # zipfile does not compare them; 65535 stands for a number elsewhere.
+    if listed not in (len(members), 0xFFFF):
+        raise ValueError(f"{len(members)} members where {listed} are listed")
+
+
+# The record at the end of an archive: of its 22 bytes, 2 at place 10 count the members.
+_END = struct.Struct("<10sH10x")
 
 
 def _tensor(source: str, name: str, array: Any) -> Tensor:

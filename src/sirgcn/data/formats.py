@@ -163,7 +163,10 @@ def read_graphml(path: Path) -> Tables:
         if graph.find(f".//{tag}") is not None:
             raise DataError("expected nodes and edges alone, got one", tag, source)
     keys = {key.get("id", ""): key for key in root.findall("key")}
-    directed = graph.get("edgedefault", "undirected") == "directed"
+    default = graph.get("edgedefault")
+    if default not in ("directed", "undirected"):
+        raise DataError(f"expected directed or undirected, got {default!r}", "edgedefault", source, value=default)
+    directed = default == "directed"
     edges = graph.findall("edge")
     for row, edge in enumerate(edges, start=1):
         own = edge.get("directed")
@@ -203,11 +206,17 @@ def _of_elements(
                 raise DataError(f"expected a type of {known}, got {kind!r}", name, source, value=kind)
             kinds[name] = _GRAPHML_KINDS[kind]
     for row, element in enumerate(elements):
+        read = set()
         for data in element.findall("data"):
             key = data.get("key", "")
-            if key not in keys:
-                raise DataError(f"expected a declared key, got {key!r}", "key", f"{source}, {tag}", row + 1, key)
+            if key not in keys or key in read:
+                known = "expected a declared key, and each once"
+                raise DataError(f"{known}, got {key!r}", "key", f"{source}, {tag}", row + 1, key)
+            read.add(key)
             if key in named:
+                if len(data):
+                    inside = f"expected a value, got <{data[0].tag}>"
+                    raise DataError(inside, named[key], f"{source}, {tag}", row + 1, data[0].tag)
                 found[named[key]][row] = data.text or ""
     rows = np.arange(1, len(elements) + 1)
     columns = {name: as_text(values) for name, values in found.items()}

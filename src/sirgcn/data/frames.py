@@ -68,6 +68,7 @@ class Frame:
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     index: "pd.Index[Any] | None" = None
     _read: dict[str, tuple[Kind | None, Text | Floats]] = field(default_factory=dict, init=False, repr=False)
+    _absent: dict[str, Bools] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def from_pandas(cls, source: str, frame: pd.DataFrame) -> "Frame":
@@ -159,11 +160,13 @@ class Frame:
 
     def absent(self, column: str) -> Bools:
         """Where a column has no value."""
-        _, values = self._held(column)
-        if not _is_text(values):
-            found: Bools = np.isnan(values) if values.ndim == 1 else np.isnan(values).all(axis=1)
-            return found
-        return values.null() | values.isin(self.missing)
+        if column not in self._absent:
+            _, values = self._held(column)
+            if _is_text(values):
+                self._absent[column] = values.null() | values.isin(self.missing)
+            else:
+                self._absent[column] = np.isnan(values) if values.ndim == 1 else np.isnan(values).all(axis=1)
+        return self._absent[column]
 
     def numbers(self, column: str, kind: Kind = "numeric") -> Floats:
         """A column as numbers, NaN where there is none; truth as 0 and 1, times in days since 1970 (UTC)."""

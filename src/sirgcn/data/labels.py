@@ -132,10 +132,12 @@ def find_labels(
         labels = _one_target(frames[0], target[0], level, task, metric)
     else:
         labels = _several_targets(frames, tuple(target), level, task, metric)
+    y = labels.y
     if level == "edge":
+        y = y[torch.from_numpy(items.structure.rows)]
         # The added way of an edge is no second example.
-        labels.y[torch.from_numpy(items.structure.added)] = float("nan") if labels.y.is_floating_point() else -1
-    return replace(labels, inferred={**inferred, **labels.inferred})
+        y[torch.from_numpy(items.structure.added)] = float("nan") if y.is_floating_point() else -1
+    return replace(labels, y=y, inferred={**inferred, **labels.inferred})
 
 
 def _usual_target(tables: dict[str, Frame | None], level: Level | None) -> tuple[list[str], Level | None]:
@@ -247,6 +249,7 @@ def find_splits(
         known_words = ", ".join(SPLIT_NAMES)
         raise frame.error(f"expected one of {known_words}, or none, got {value!r}", name, place, value)
     if over == "edge":
+        parts = parts[items.structure.rows]
         parts[items.structure.added] = ""
     masks = [(parts == part) & labelled for part in PARTS]
     for part, mask in zip(PARTS, masks, strict=True):
@@ -291,22 +294,21 @@ def _split_frame(items: Items, over: Level, split: str | None) -> Frame | None:
 
 
 def training_rows(items: Items, labels: Labels, split: Split) -> tuple[Bools, Bools]:
-    """Which nodes and which edges belong to training, or touch what does: what preprocessing may learn from."""
+    """Which rows of nodes and of edges belong to training, or touch what does: what preprocessing may learn from."""
     structure, over = items.structure, _over(items, labels)
     train = split.train.numpy()
     nodes = np.zeros(len(structure.ids), dtype=np.bool_)
-    edges = np.zeros(structure.edge_index.shape[1], dtype=np.bool_)
     if over == "graph":
         assert structure.graph_ids is not None
         assert structure.node_ptr is not None
-        assert structure.edge_ptr is not None
         graphs = np.isin(np.arange(len(structure.graph_ids)), train)
-        in_edges = np.repeat(graphs, np.diff(structure.edge_ptr))
-        return np.repeat(graphs, np.diff(structure.node_ptr)), in_edges & ~structure.added
-    if over == "node":
+        nodes = np.repeat(graphs, np.diff(structure.node_ptr))
+    elif over == "node":
         nodes[train] = True
-        edges |= nodes[structure.edge_index].any(axis=0) & ~structure.added
-        return nodes, edges
-    edges[train] = True
-    nodes[structure.edge_index[:, train]] = True
-    return nodes, edges
+    rows = np.zeros(len(structure.edges), dtype=np.bool_)
+    if over == "edge":
+        nodes[structure.edge_index[:, train]] = True
+        rows[structure.rows[train]] = True
+    else:
+        rows[structure.rows[nodes[structure.edge_index].any(axis=0)]] = True
+    return nodes, rows

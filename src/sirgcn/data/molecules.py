@@ -92,6 +92,7 @@ def read_molecules(frame: Frame, smiles: str, key: str | None, dropped: Dropped)
         edges=Frame(frame.source, {}, np.repeat(kept.rows, np.diff(edge_ptr))),
         ids=np.concatenate([np.arange(len(part)) for part in atoms]).astype(object),
         edge_index=np.concatenate(ends, axis=1) + shift,
+        rows=np.arange(len(shift)),
         added=np.zeros(len(shift), dtype=np.bool_),
         graph_ids=kept.rows.astype(object) if key is None else kept.ids(key)[1],
         node_ptr=node_ptr,

@@ -90,10 +90,11 @@ class Structure:
 
     Args:
         nodes: the table of nodes in their order, grouped by graph; None where the edges alone name them.
-        edges: the table of edges, without the columns of ids, in their order; an edge that was added repeats its row.
+        edges: the rows of edges, without the columns of ids.
         ids: of the nodes.
         edge_index: int64 `[2, E]`.
-        added: which edges are the other way of a row.
+        rows: the place of each edge's row in `edges`.
+        added: which edges are the other way of their row.
         graph_ids: where there are graphs.
         node_ptr: where each graph's nodes start.
         edge_ptr: where each graph's edges start.
@@ -103,6 +104,7 @@ class Structure:
     edges: Frame
     ids: Objects
     edge_index: Ints
+    rows: Ints
     added: Bools
     graph_ids: Objects | None = None
     node_ptr: Ints | None = None
@@ -132,18 +134,16 @@ def connect(tables: Tables, roles: Roles, directed: bool, dropped: Dropped) -> S
         if column is not None and wrong is not None:
             dropped.note(edges, wrong & ~bad, column, f"expected {expected}")
             bad |= wrong
-    rows = np.flatnonzero(~bad)
-    source, destination = source[rows], destination[rows]
-    added = np.zeros(len(rows), dtype=np.bool_)
+    rest = edges.only(name for name in edges.columns if name not in (roles.source, roles.destination, within))
+    if bad.any():
+        rest, source, destination = rest.take(~bad), source[~bad], destination[~bad]
+    rows, added = np.arange(len(source)), np.zeros(len(source), dtype=np.bool_)
     if not directed:
         alone = _alone(source, destination, len(named.ids))
         source, destination = np.append(source, destination[alone]), np.append(destination, source[alone])
         rows, added = np.append(rows, rows[alone]), np.append(added, alone[alone])
-    rest = edges.only(name for name in edges.columns if name not in (roles.source, roles.destination, within))
     if named.graph is None:
-        whole = len(rows) == len(edges) and not added.any()
-        edge_index = np.stack([source, destination])
-        return Structure(tables.nodes, rest if whole else rest.take(rows), named.ids, edge_index, added)
+        return Structure(tables.nodes, rest, named.ids, np.stack([source, destination]), rows, added)
     count = 0 if named.graph_ids is None else len(named.graph_ids)
     # Stable, so that within a graph nodes and edges keep the order of their tables.
     order, edge_order = (np.argsort(codes, kind="stable") for codes in (named.graph, named.graph[source]))
@@ -151,9 +151,10 @@ def connect(tables: Tables, roles: Roles, directed: bool, dropped: Dropped) -> S
     rank[order] = np.arange(len(order))
     return Structure(
         None if tables.nodes is None else tables.nodes.take(order),
-        rest.take(rows[edge_order]),
+        rest,
         named.ids[order],
         np.stack([rank[source[edge_order]], rank[destination[edge_order]]]),
+        rows[edge_order],
         added[edge_order],
         named.graph_ids,
         *(np.append(0, np.bincount(codes, minlength=count).cumsum()) for codes in (named.graph, named.graph[source])),

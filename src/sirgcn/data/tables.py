@@ -230,7 +230,7 @@ class _Read:
         return {
             "ids": structure.ids,
             "graph_ids": structure.graph_ids,
-            "edge_rows": structure.edges.rows,
+            "edge_rows": structure.edges.rows[structure.rows],
             "added": structure.added,
         }
 
@@ -258,7 +258,7 @@ class _Read:
         if not preprocessing.edges:
             return x, None, unseen
         edge_attr, more = encode(preprocessing.edges, structure.edges, unknown)
-        return x, edge_attr, {**unseen, **more}
+        return x, edge_attr[torch.from_numpy(structure.rows)], {**unseen, **more}
 
     def graphs(self, x: Tensor, edge_attr: Tensor | None, y: Tensor, level: Level) -> Graphs:
         structure = self.items.structure

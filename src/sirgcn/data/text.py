@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from operator import methodcaller
 from typing import Any, Protocol
 
 import numpy as np
@@ -159,25 +160,33 @@ class PlainText:
         return PlainText(self.values[keep])
 
     def null(self) -> Bools:
-        return np.array([value is None for value in self.values], dtype=np.bool_)
+        return np.asarray(pd.isna(self.values))
 
     def isin(self, words: Sequence[str]) -> Bools:
-        known = set(words)
-        return np.array([value is not None and value.strip(_SPACE) in known for value in self.values], dtype=np.bool_)
+        found = map(set(words).__contains__, map(methodcaller("strip", _SPACE), self._filled("\0")))
+        return np.fromiter(found, np.bool_, len(self))
 
     def matches(self, pattern: str) -> Bools:
         fits = re.compile(rf"{_SPACES}(?:{pattern}){_SPACES}").fullmatch
-        return np.array([value is not None and fits(value) is not None for value in self.values], dtype=np.bool_)
+        return np.fromiter(map(None.__ne__, map(fits, self._filled("\0"))), np.bool_, len(self))
 
     def names(self) -> Objects:
-        forms = [(re.compile(rf"\A{_SPACES}(?:{pattern}){_SPACES}\Z"), name) for pattern, name in NAMES]
-        found = self.values.copy()
-        for form, name in forms:
-            found[:] = [None if value is None else form.sub(name, value) for value in found]
-        return found
+        found = self.values
+        for pattern, name in NAMES:
+            places = np.flatnonzero(self.matches(pattern))
+            form = re.compile(rf"{_SPACES}(?:{pattern}){_SPACES}")
+            if len(places):
+                found = found.copy()
+                found[places] = [form.sub(name, value) for value in found[places]]
+        return found.copy()
 
     def floats(self) -> Floats:
-        return np.array([float(value) for value in self.values], dtype=np.float64)
+        return np.fromiter(map(float, self.values), np.float64, len(self))
+
+    def _filled(self, word: str) -> Objects:
+        """With a word that is no value's in the place of none."""
+        null = self.null()
+        return np.where(null, word, self.values) if null.any() else self.values
 
     def items(self) -> tuple["PlainText", Ints]:
         parts = [value.strip(_SPACE).strip("[]").split(",") for value in self.values]

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from sirgcn.data.task import Task
 from sirgcn.engine.experiment import ConfigError, Experiment, ModelConfig
 from sirgcn.nn import PRESETS, SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, width_for_budget
+from sirgcn.nn.convs import find_conv
 
 
 class EdgeNet(nn.Module):
@@ -81,9 +82,7 @@ def build(experiment: Experiment, model: ModelConfig, task: Task, options: dict[
 
     width = given["hidden_channels"]
     if model.budget is not None:
-        state = torch.get_rng_state()
-        width = width_for_budget(make, model.budget)
-        torch.set_rng_state(state)
+        width = width_for_budget(make, model.budget, find_conv(model.conv).heads)
     return make(width)
 
 

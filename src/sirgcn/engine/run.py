@@ -237,7 +237,10 @@ def _train(
         "data": {"name": task.name, "version": task.version, "sha256": task.graphs.sha256()},
         "environment": environment()
         | {"git": commit(), "device": str(trainer.device), "threads": torch.get_num_threads()},
-        "history": outcome.history,
+        # Six digits are enough for a curve; the metrics and the hash of the weights are exact.
+        "history": [
+            {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in row.items()} for row in outcome.history
+        ],
     }
 
 

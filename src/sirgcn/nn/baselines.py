@@ -11,12 +11,16 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, reset, zeros
 from torch_geometric.utils import softmax
 
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors
 from sirgcn.ops import Neighbors, sir_aggregate, tiled_aggregate
+
+# Elements of a tile of edges that stays in a cache: measured on DictionaryLookup, three times faster than all at once.
+_TILE_ELEMENTS = 2**20
 
 
 class Baseline(nn.Module):
@@ -137,9 +141,9 @@ class GAT(Baseline):
 
     def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
         value = self.lin(h).unflatten(1, (self.heads, -1))
-        ends = ((value * weight).sum(-1) for weight in (self.score_target, self.score_source))
-        target, source = _at_edges(graph, *ends)
-        return _attend(F.leaky_relu(target + source, 0.2), value, graph) + self.bias
+        target, source = ((value * weight).sum(-1) for weight in (self.score_target, self.score_source))
+        scores = _edge_scores(lambda t, s: F.leaky_relu(t + s, 0.2), target, source, graph)
+        return _attend(scores, value, graph) + self.bias
 
 
 class GATv2(Baseline):
@@ -166,8 +170,7 @@ class GATv2(Baseline):
     def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
         key = self.lin_key(h).unflatten(1, (self.heads, -1))
         query = key if self.lin_query is None else self.lin_query(h).unflatten(1, (self.heads, -1))
-        target, source = _at_edges(graph, query, key)
-        scores = (F.leaky_relu(target + source, 0.2) * self.score).sum(-1)
+        scores = _edge_scores(lambda q, k: (F.leaky_relu(q + k, 0.2) * self.score).sum(-1), query, key, graph)
         return _attend(scores, key, graph)
 
 
@@ -183,8 +186,8 @@ class Transformer(Baseline):
     def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
         lins = (self.lin_query, self.lin_key, self.lin_value)
         query, key, value = (lin(h).unflatten(1, (self.heads, -1)) for lin in lins)
-        target, source = _at_edges(graph, query / math.sqrt(query.size(-1)), key)
-        return self.lin_out(_attend((target * source).sum(-1), value, graph))
+        scores = _edge_scores(lambda q, k: (q * k).sum(-1), query / math.sqrt(query.size(-1)), key, graph)
+        return self.lin_out(_attend(scores, value, graph))
 
 
 class PNA(Baseline):
@@ -310,7 +313,8 @@ class GatedGCN(Baseline):
 
     def convolve(self, h: Tensor, graph: Neighbors, edge: EdgeAttr = None) -> Tensor:
         if (edge is None) != (self.lin_edge is None):
-            raise ValueError(f"edge_attr: expected {'none' if self.lin_edge is None else 'edge features'}, got {edge}")
+            wanted, got = ("none", "some") if self.lin_edge is None else ("edge features", "None")
+            raise ValueError(f"edge_attr: expected {wanted}, got {got}")
         if self.lin_edge is not None:
             edge = (self.lin_edge(edge[0]), edge[1]) if isinstance(edge, tuple) else self.lin_edge(edge)
         ends = torch.cat([self.lin_key(h), self.lin_value(h)], dim=-1)
@@ -347,9 +351,8 @@ class FAGCN(Baseline):
         self.gate_target, self.gate_source = Linear(in_channels, 1), Linear(in_channels, 1, bias=False)
 
     def convolve(self, h: Tensor, graph: Neighbors, first: Tensor | None = None) -> Tensor:
-        target, source = _at_edges(graph, self.gate_target(h), self.gate_source(h))
-        gates = (target + source).tanh().squeeze(-1)
-        return self.eps * (h if first is None else first) + _sum(h, graph, "sym_in", gates)
+        gates = _edge_scores(lambda t, s: (t + s).tanh(), self.gate_target(h), self.gate_source(h), graph)
+        return self.eps * (h if first is None else first) + _sum(h, graph, "sym_in", gates.squeeze(-1))
 
 
 def _sum(h: Tensor, graph: Neighbors, reduce: str = "sum", edge_weight: Tensor | None = None) -> Tensor:
@@ -374,9 +377,19 @@ def _std(h: Tensor, graph: Neighbors, eps: float) -> Tensor:
     return (tiled_aggregate(_Square(), -mean, h, graph, reduce="mean") + eps).sqrt()
 
 
-def _at_edges(graph: Neighbors, of_target: Tensor, of_source: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows of every edge's target and source, `(|E|, ...)`."""
-    return of_target.index_select(0, graph.edge_index[1]), of_source.index_select(0, graph.edge_index[0])
+def _edge_scores(score: Callable[[Tensor, Tensor], Tensor], query: Tensor, key: Tensor, graph: Neighbors) -> Tensor:
+    """score(q_u, k_v) of every edge, `(|E|, H)`, in tiles of edges that the backward pass computes again."""
+
+    def of_tile(target: Tensor, source: Tensor) -> Tensor:
+        return score(query.index_select(0, target), key.index_select(0, source))
+
+    source, target = graph.edge_index
+    # The gradient of every tile has a row per node.
+    size = max(query.size(0), _TILE_ELEMENTS // math.prod(query.shape[1:]))
+    if size >= graph.num_edges or torch.compiler.is_compiling():
+        return of_tile(target, source)
+    tiles = zip(target.split(size), source.split(size), strict=True)
+    return torch.cat([checkpoint(of_tile, *tile, use_reentrant=False, preserve_rng_state=False) for tile in tiles])
 
 
 def _attend(scores: Tensor, value: Tensor, graph: Neighbors) -> Tensor:

@@ -3,7 +3,7 @@
 import math
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean, stdev
@@ -130,9 +130,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table with our figures; `title` is its model, with the variant where it is not the published one."""
+    """A row of a table with our figures."""
 
-    title: str
     row: Row
     cells: tuple[Cell, ...]
 
@@ -157,7 +156,7 @@ class Comparison:
         lines = (
             replace(line, cells=tuple(cell for cell in line.cells if cell.column in columns))
             for line in self.lines
-            if line.title in models
+            if line.row.model in models
         )
         return Comparison(self.table, tuple(column for column in self.columns if column in columns), tuple(lines))
 
@@ -169,23 +168,20 @@ class Comparison:
         return paper, cell.mean / ours[0] if ours else math.nan
 
 
-def compare(runs: Iterable[Run], tables: Sequence[Table] | None = None) -> tuple[Comparison, ...]:
-    """The paper's tables (by default all eight) with the runs in their cells, then a table per other experiment.
+def compare(runs: Iterable[Run]) -> tuple[Comparison, ...]:
+    """The paper's eight tables with the runs in their cells, then a table per experiment that the paper does not have.
 
     Runs of the published variant fill the paper's rows. Another variant, or a model that the table lacks, gets a row of
     its own below. Full and reduced runs are never mixed: full ones count where there are any.
     """
-    tables = load_claims() if tables is None else tuple(tables)
     by_table: dict[int | str, list[Run]] = defaultdict(list)
     for run in runs:
         by_table[run.experiment if run.table is None else run.table].append(run)
-    found = [_compare(table, by_table.pop(table.number, [])) for table in tables if table.number is not None]
-    numbers = {table.number for table in load_claims()}
+    found = [_compare(table, by_table.pop(number, [])) for number, table in enumerate(load_claims(), start=1)]
     for key, own in by_table.items():
-        if isinstance(key, str):
-            found.append(_compare(_own_table(key, own), own))
-        elif key not in numbers:
-            raise ConfigError(f"{own[0].experiment}: table: expected one of {sorted(map(str, numbers))}, got {key}")
+        if isinstance(key, int):
+            raise ConfigError(f"{own[0].experiment}: table: expected 1 to {len(found)}, got {key}")
+        found.append(_compare(_own_table(key, own), own))
     return tuple(found)
 
 
@@ -211,7 +207,7 @@ def _compare(table: Table, runs: list[Run]) -> Comparison:
             _cell(table, column, title, printed, by_cell[title, column.name])
             for column, printed in zip(table.columns, row.cells, strict=True)
         ]
-        lines.append(Line(title, row, tuple(cells)))
+        lines.append(Line(row, tuple(cells)))
     return Comparison(table, table.columns, tuple(lines))
 
 
@@ -249,7 +245,9 @@ def _counted(done: list[Run]) -> list[Run]:
 
 def _own_table(experiment: str, runs: list[Run]) -> Table:
     """A table without claims for an experiment that the paper does not have."""
-    columns = {run.column: Column(run.column, run.metric, "", run.higher_is_better) for run in runs}
+    # A failed run may not know its metric: a finished one of the same column comes after it and counts.
+    in_order = sorted(runs, key=lambda run: run.status == "done")
+    columns = {run.column: Column(run.column, run.metric, "", run.higher_is_better) for run in in_order}
     models = dict.fromkeys(run.model for run in runs)
     rows = tuple(Row(model, ("",) * len(columns)) for model in models)
     return Table(None, "score", experiment, "", tuple(columns.values()), rows)

@@ -35,12 +35,14 @@ class Axis:
     @classmethod
     def over(cls, values: Iterable[float], start: float, end: float, may_log: bool = True) -> "Axis":
         """The scale on which all these values have room."""
-        known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
+        # NaN fails the comparison; what is larger would overflow below.
+        known = [value for value in values if abs(value) < 1e300] or [0.0, 1.0]
         low, high = min(known), max(known)
         log = may_log and low > 0 and math.log10(high / low) > _DECADES
         if log:
             low, high = math.log10(low), math.log10(high)
-        room = 0.05 * (high - low) or 0.05 * abs(high) or 0.5
+        span = high - low if high - low > 1e-4 * abs(high) else abs(high)
+        room = 0.05 * span or 0.5
         return cls(low - room, high + room, start, end, log)
 
     def __call__(self, value: float) -> float:
@@ -121,7 +123,7 @@ def curves(comparison: Comparison, column: Column, colours: Mapping[str, str]) -
     for what, points_of in panels:
         lines = [(cell, run, points) for cell, run in runs if (points := points_of(run))]
         if lines:
-            found.append((what, _curves(f"{column.name}: {what} by epoch", lines, colours)))
+            found.append((f"{what} by epoch", _curves(f"{column.name}: {what} by epoch", lines, colours)))
     return found
 
 

@@ -1,4 +1,4 @@
-"""One HTML file with everything: tables, figures, runs, environments. It holds its style and script, and fetches nothing.
+"""One HTML file with everything: tables, figures, runs, environments. Style and script are in it; it fetches nothing.
 
 The template escapes whatever comes from a record, and the page's own policy lets no script run but the one in it.
 """
@@ -15,10 +15,9 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from sirgcn.report.cells import OURS, Cell, Comparison
-from sirgcn.report.claims import METRICS
 from sirgcn.report.figures import curves, dots
 from sirgcn.report.runs import Run
-from sirgcn.report.tables import caption_of, notes_of, paper_text
+from sirgcn.report.tables import caption_of, metric_of, notes_of, paper_text
 
 _HUES = 11  # the page's style has s0 for the paper's model and s1 to s11
 _PER_RUN = ("date", "git", "load_at_start")
@@ -34,7 +33,7 @@ def render_html(comparisons: Sequence[Comparison]) -> str:
     )
     page.filters |= {"figure": _figure, "time": _time, "count": _count, "best_first": _best_first}
     page.globals |= {"caption_of": caption_of, "notes_of": notes_of, "paper_text": paper_text, "state_of": _state_of}
-    page.globals |= {"metrics": METRICS, "loads": json.loads}
+    page.globals |= {"metric_of": metric_of, "loads": json.loads}
     return page.get_template("report.html").render(
         comparisons=comparisons,
         cells=cells,
@@ -71,7 +70,7 @@ def _figures(comparison: Comparison, colours: dict[str, str]) -> list[tuple[str,
     """For each column that was run: its name, and its panels with their titles."""
     found = []
     for column in comparison.columns:
-        panels = [("every run, and the published mean ± 2 std", dots(comparison, column, colours))]
+        panels = [("every run", dots(comparison, column, colours))]
         panels += curves(comparison, column, colours)
         drawn = [(title, Markup(svg)) for title, svg in panels if svg]
         if drawn:
@@ -81,15 +80,12 @@ def _figures(comparison: Comparison, colours: dict[str, str]) -> list[tuple[str,
 
 def _environments(runs: Sequence[Run]) -> list[tuple[dict[str, str], int]]:
     """Each machine with its versions, and the number of its runs."""
-    found = Counter(
-        json.dumps({key: value for key, value in run.environment.items() if key not in _PER_RUN}, sort_keys=True)
-        for run in runs
-        if run.environment
-    )
-    return [
-        ({key: value if isinstance(value, str) else json.dumps(value) for key, value in json.loads(text).items()}, number)
-        for text, number in found.most_common()
-    ]
+    found: Counter[str] = Counter()
+    for run in runs:
+        facts = {key: value for key, value in run.environment.items() if key not in _PER_RUN}
+        texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in facts.items()}
+        found[json.dumps(texts, sort_keys=True)] += 1
+    return [(json.loads(text), number) for text, number in found.most_common() if text != "{}"]
 
 
 def _state_of(cell: Cell) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from sirgcn.report.cells import OURS, Cell, Comparison
-from sirgcn.report.claims import METRICS, plain_formula
+from sirgcn.report.claims import METRICS, Column, plain_formula
 
 MARKS = {
     "reduced": "†",
@@ -36,7 +36,9 @@ def latex(comparison: Comparison) -> str:
     body = []
     for rule, line in lines(comparison, _LATEX):
         body += [r"\midrule"] * rule + [" & ".join(line) + r" \\"]
-    caption = f"{table.caption} Published figures and ours." if table.caption else f"Our figures: {_latex(table.title)}."
+    caption = (
+        f"{table.caption} Published figures and ours." if table.caption else f"Our figures: {_latex(table.title)}."
+    )
     return "\n".join(
         [
             r"\begin{table}",
@@ -91,26 +93,28 @@ def paper_text(comparison: Comparison, cell: Cell) -> str:
 
 
 def legend_of(comparison: Comparison) -> list[str]:
-    """How to read our figures: only the marks that occur."""
-    table, cells = comparison.table, comparison.cells
-    legend = ["Ours: mean ± standard deviation (number of runs)."] if any(cell.runs for cell in cells) else []
-    if table.kind == "complexity" and legend:
-        legend = ["Ours: the mean of what was measured (number of runs)."]
+    """How to read the figures: the metrics, and those marks that occur."""
+    cells, metrics = comparison.cells, dict[str, list[str]]()
+    for column in comparison.columns:
+        metrics.setdefault(metric_of(column), []).append(column.name)
+    texts = [name if len(metrics) == 1 else f"{', '.join(columns)}: {name}" for name, columns in metrics.items()]
+    legend = [f"Metric: {'; '.join(texts)}."]
+    if any(cell.runs for cell in cells):
+        legend.append("Ours: mean ± standard deviation (number of runs).")
     outside = [side for side in ("better", "worse") if any(cell.verdict == side for cell in cells)]
     if outside:
         legend.append(f"Outside the published mean ± 2 std: {', '.join(f'{MARKS[side]} {side}' for side in outside)}.")
     return legend
 
 
+def metric_of(column: Column) -> str:
+    """A column's metric with its unit."""
+    return METRICS.get(column.metric, column.metric) + (f", {column.unit}" if column.unit else "")
+
+
 def notes_of(comparison: Comparison) -> list[str]:
-    """What a reader must know besides: the metric, why runs were reduced or left out, and the paper's own note."""
-    table, cells = comparison.table, comparison.cells
-    metrics: dict[str, list[str]] = {}
-    for column in comparison.columns:
-        unit = f", {column.unit}" if column.unit else ""
-        metrics.setdefault(f"{METRICS.get(column.metric, column.metric)}{unit}", []).append(column.name)
-    texts = [name if len(metrics) == 1 else f"{', '.join(columns)}: {name}" for name, columns in metrics.items()]
-    notes = [] if table.kind == "complexity" else [f"Metric: {'; '.join(texts)}."]
+    """What a reader must know besides: why runs were reduced or left out, whose figures the paper has, its own note."""
+    table, cells, notes = comparison.table, comparison.cells, list[str]()
     if table.kind == "runtime":
         notes.append(f"x: the ratio to {OURS} in the same column, on the same machine.")
     why = sorted({run.reduced_why or "no reason given" for cell in cells if cell.is_reduced for run in cell.runs})
@@ -146,7 +150,7 @@ def head(comparison: Comparison, form: Format) -> list[str]:
 def lines(comparison: Comparison, form: Format) -> Iterator[tuple[bool, list[str]]]:
     """The lines of the grid, each with whether a rule goes above it."""
     for line in comparison.lines:
-        name = line.row.latex if line.row.latex and form is _LATEX else form.escape(line.title)
+        name = line.row.latex if line.row.latex and form is _LATEX else form.escape(line.row.model)
         rule = line.row.rule_above
         if any(cell.printed for cell in line.cells):
             yield rule, [name, "paper", *(_published(comparison, cell, form) for cell in line.cells)]

@@ -5,7 +5,8 @@
   const filters = { table: field("filter-table"), model: field("filter-model"), state: field("filter-state") };
   const sortBy = field("sort-by");
 
-  // Sorting: a column's best first, then its worst first, then as printed. Rows without a value stay last.
+  // Sorting: a column's best first, then its worst first, then as printed. Rows without a value stay last,
+  // and rows of the same value as printed.
 
   const valueOf = (row, place, kind) => {
     const cell = row.cells[place];
@@ -23,16 +24,11 @@
   const sort = (table, place, direction) => {
     const heads = [...table.tHead.rows[0].cells];
     heads.forEach((head, at) => head.hasAttribute("aria-sort") && head.setAttribute("aria-sort", at === place ? direction : "none"));
-    const rows = [...table.tBodies[0].rows];
-    if (direction === "none") {
-      rows.sort((a, b) => a.dataset.place - b.dataset.place);
-    } else {
-      const kind = heads[place].querySelector("button").dataset.kind;
-      const keyed = rows.map((row) => ({ row, value: valueOf(row, place, kind) }));
-      keyed.sort(order(kind, direction === "ascending" ? 1 : -1));
-      keyed.forEach((entry, at) => (rows[at] = entry.row));
-    }
-    table.tBodies[0].append(...rows);
+    const kind = heads[place].querySelector("button").dataset.kind;
+    const keyed = [...table.tBodies[0].rows].map((row) => ({ row, value: valueOf(row, place, kind) }));
+    keyed.sort((a, b) => a.row.dataset.place - b.row.dataset.place);
+    if (direction !== "none") keyed.sort(order(kind, direction === "ascending" ? 1 : -1));
+    table.tBodies[0].append(...keyed.map((entry) => entry.row));
   };
 
   all("table").forEach((table) => {

@@ -1,0 +1,108 @@
+"""An epoch of training and evaluation, end to end, beside a plain PyG implementation of the same model.
+
+Ours is the engine as experiments use it: graphs stored flat, batches sliced, the fused layer. The peer has the same network with
+messages by PyG's `propagate`, PyG's `DataLoader` over a list of `Data`, and the shortest loop that does the same.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.loader import DataLoader
+
+from sirgcn.bench.graphs import LeftOut
+from sirgcn.data import DataError, Task, load
+from sirgcn.engine.experiment import TrainConfig
+from sirgcn.engine.loop import Trainer
+from sirgcn.nn import SIRConv, SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, preset
+
+PEER = "plain PyG"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A task, its network and the size of a batch."""
+
+    name: str
+    task: Callable[[], Task]
+    network: Callable[[], SIRNet]
+    batch_size: int
+    evaluated: tuple[str, ...] = ("train",)
+
+
+EPOCHS = (
+    Epoch(
+        "HeteroEdgeCount(10)",
+        lambda: load("hetero_edge_count", c=10),
+        lambda: SIRNet(**hetero_edge_count_preset(10)),
+        256,
+    ),
+    Epoch(
+        "DictionaryLookup(30)",
+        lambda: load("dictionary_lookup", n=30),
+        lambda: SIRNet(**dictionary_lookup_preset(30)),
+        256,
+    ),
+    Epoch("ZINC", lambda: load("ZINC", bonds=False, download=False), lambda: preset("zinc"), 128, ("train", "val")),
+)
+"""What is measured: the synthetic tasks as drawn, ZINC where its files are there."""
+
+
+def runs(epoch: Epoch) -> dict[str, Callable[[], Any]]:
+    """One epoch of each peer, as a call.
+
+    Raises:
+        LeftOut: the data are not there.
+    """
+    try:
+        task = epoch.task()
+    except DataError as error:
+        raise LeftOut(str(error)) from error
+    torch.manual_seed(0)
+    ours, theirs = epoch.network(), epoch.network()
+    for module in theirs.modules():
+        if isinstance(module, SIRConv):
+            module.fused = False
+    settings = TrainConfig(epochs=1, batch_size=epoch.batch_size, selection="last", schedule="plateau")
+    trainer = Trainer(ours, task, settings)
+
+    def engine() -> None:
+        for batch in task.batches("train", epoch.batch_size, generator=trainer.generator):
+            trainer._step(batch)
+        trainer.evaluate(*epoch.evaluated)  # type: ignore[arg-type]
+
+    return {"ours": engine, PEER: _plain(task, theirs, epoch)}
+
+
+def _plain(task: Task, model: nn.Module, epoch: Epoch) -> Callable[[], None]:
+    split = task.splits[0]
+    parts = {part: [_alone(task, i) for i in getattr(split, part).tolist()] for part in ("train", *epoch.evaluated)}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0)
+    loss_function = task.loss_function
+
+    def loss_of(batch: Any) -> Any:
+        output = model(batch.x, batch.edge_index, batch=batch.batch, batch_size=batch.num_graphs)
+        known = batch.y >= 0 if task.level == "node" else slice(None)
+        return loss_function(output[known], batch.y[known])
+
+    def run() -> None:
+        model.train()
+        for batch in DataLoader(parts["train"], epoch.batch_size, shuffle=True):
+            optimizer.zero_grad()
+            loss = loss_of(batch)
+            loss.backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            for part in epoch.evaluated:
+                sum(loss_of(batch).item() for batch in DataLoader(parts[part], epoch.batch_size))
+
+    return run
+
+
+def _alone(task: Task, index: int) -> Data:
+    graph = task.graphs[index]
+    return Data(x=graph.x, edge_index=graph.edge_index, y=graph.y)

@@ -1,0 +1,62 @@
+"""Small tasks with the schema of the real ones."""
+
+import torch
+from torch import Tensor
+
+from sirgcn.data import Graphs, Schema, Split, Task, load
+from sirgcn.nn.encoder import OGB_ATOM
+
+FEATURES = {
+    "WikiCS": (300, 10),
+    "mnist": (3, 10),
+    "cifar10": (5, 10),
+    "ogbn-arxiv": (128, 40),
+    "roman-empire": (300, 18),
+    "amazon-ratings": (300, 5),
+    "minesweeper": (7, 1),
+    "tolokers": (10, 1),
+    "questions": (301, 1),
+}
+"""Width of the node features, and outputs."""
+
+
+def stand_in(name: str, options: dict[str, object]) -> Task:
+    """A small task like the data set of that name."""
+    if name in ("dictionary_lookup", "hetero_edge_count"):
+        return load(name, num_graphs=10, **options)
+    if name in ("pattern", "cluster"):
+        whole = load(name, num_graphs=140 if name == "pattern" else 12)
+        six = Split(torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor([4, 5]))
+        return Task(name, whole.graphs.select(torch.arange(6)), whole.schema, (six,), whole.loss, whole.metric)
+    torch.manual_seed(0)
+    graphs, size = (6, 8) if name in ("ZINC", "mnist", "cifar10", "ogbg-molhiv") else (1, 80)
+    if name == "ZINC":
+        x, schema = torch.randint(0, 28, (graphs * size, 1)), Schema(vocabularies=(28,))
+        return _task(name, x, torch.randn(graphs), schema, "l1", "mae", graphs)
+    if name == "ogbg-molhiv":
+        x = torch.stack([torch.randint(0, limit, (graphs * size,)) for limit in OGB_ATOM], dim=1)
+        y = torch.tensor([0.0, 1.0]).repeat(graphs // 2)
+        return _task(name, x, y, Schema(vocabularies=OGB_ATOM), "binary_cross_entropy", "roc_auc", graphs)
+    width, outputs = FEATURES[name]
+    rows = graphs if graphs > 1 else size
+    x, schema = torch.randn(graphs * size, width), Schema(features=width, outputs=outputs)
+    if outputs == 1:
+        y = torch.tensor([0.0, 1.0]).repeat(rows // 2)
+        return _task(name, x, y, schema, "binary_cross_entropy", "roc_auc", graphs)
+    return _task(name, x, torch.arange(rows) % outputs, schema, "cross_entropy", "accuracy", graphs)
+
+
+def _task(name: str, x: Tensor, y: Tensor, schema: Schema, loss: str, metric: str, graphs: int) -> Task:
+    size = len(x) // graphs
+    edge_index = torch.randint(0, size, (2, 20 * graphs))
+    if graphs == 1:
+        found = Graphs(x, edge_index, y, "node")
+        half = len(y) // 2
+        order = torch.arange(len(y))
+        split = Split(order[:half], order[half : half + half // 2], order[half + half // 2 :])
+    else:
+        shift = torch.arange(graphs).repeat_interleave(20) * size
+        pointers = {"node_ptr": torch.arange(graphs + 1) * size, "edge_ptr": torch.arange(graphs + 1) * 20}
+        found = Graphs(x, edge_index + shift, y, "graph", **pointers)
+        split = Split(torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor([4, 5]))
+    return Task(name, found, schema, (split,), loss, metric)

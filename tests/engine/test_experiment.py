@@ -1,0 +1,155 @@
+"""Experiments: read strictly, and each of the package's can be built and trained."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sirgcn.engine import experiment as config
+from sirgcn.engine.experiment import ConfigError, Experiment, TrainConfig
+from sirgcn.engine.loop import Trainer
+from sirgcn.engine.network import build
+from sirgcn.report.claims import load_claims
+from tests.engine.standins import stand_in
+
+# Reported by the authors; `protocols.md` checked them by hand.
+PARAMETERS = {
+    "wikics": 102_850,
+    "pattern": 104_722,
+    "cluster": 105_366,
+    "mnist": 99_610,
+    "cifar10": 100_090,
+    "zinc": 99_676,
+    "ogbn_arxiv": 98_745,
+    "ogbg_molhiv": 96_521,
+    "roman_empire": 5_422_610,
+    "amazon_ratings": 869_893,
+    "minesweeper": 1_321_217,
+    "tolokers": 1_321_985,
+    "questions": 3_311_105,
+}
+
+
+@pytest.mark.parametrize("name", config.names())
+def test_experiment_builds_every_model_and_takes_two_steps(name: str) -> None:
+    experiment = config.load(name)
+    # The columns of one experiment differ in size alone.
+    column = experiment.columns[0]
+    task = stand_in(experiment.data, column.options)
+    for row in experiment.models:
+        torch.manual_seed(0)
+        model = build(experiment, row, task, column.options)
+        count = sum(p.numel() for p in model.parameters())
+        if row.conv == "sir" and name in PARAMETERS:
+            assert count == PARAMETERS[name]
+        if row.budget is not None:
+            assert 0.85 * row.budget < count <= row.budget  # heads make the steps of a width coarse
+        settings = dataclasses.replace(experiment.train_for(row), epochs=2, batch_size=2)
+        outcome = Trainer(model, task, settings).run()
+        assert len(outcome.history) == 2
+        assert "test" in outcome.metrics
+
+
+@pytest.mark.parametrize("name", config.names())
+def test_experiment_fills_cells_of_its_table(name: str) -> None:
+    experiment = config.load(name)
+    (table,) = (table for table in load_claims() if table.number == experiment.table)
+    assert {column.title for column in experiment.columns} <= {column.name for column in table.columns}
+    assert {row.title for row in experiment.models} <= {row.model for row in table.rows}
+    assert experiment.variant == "published"
+
+
+def test_tables_have_their_experiments() -> None:
+    assert {name: len(config.of_table(name)) for name in (1, 2, 3, 4, 5)} == {1: 1, 2: 1, 3: 6, 4: 2, 5: 5}
+    with pytest.raises(ConfigError, match="table: expected one of 1, 2, 3, 4, 5, got 9"):
+        config.of_table(9)
+
+
+SMALL = """
+data = "dictionary_lookup"
+columns = [{ title = "n=3", options = { n = 3 } }]
+[train]
+epochs = 2
+[[models]]
+title = "SIR-GCN"
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "mine.toml"
+    path.write_text(text)
+    return path
+
+
+def test_file_of_ones_own_is_read(tmp_path: Path) -> None:
+    found = config.load(written(tmp_path, SMALL))
+    assert (found.name, found.train.epochs, found.models[0].conv) == ("mine", 2, "sir")
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (("epochs = 2", "epoch = 2"), r"mine.toml: train: unknown key 'epoch'; known are epochs, batch_size"),
+        (("epochs = 2", 'epochs = "2"'), r"mine.toml: train: epochs: expected int, got '2'"),
+        (("epochs = 2", "epochs = 2.5"), r"mine.toml: train: epochs: expected int, got 2.5"),
+        (("epochs = 2", "epochs = true"), r"mine.toml: train: epochs: expected int, got True"),
+        (("epochs = 2", "epochs = 0"), r"mine.toml: train: epochs: expected at least 1, got 0"),
+        (("epochs = 2", 'schedule = "step"'), r"train: schedule: expected one of none, plateau, cosine, got 'step'"),
+        (("epochs = 2", "lr = 0"), r"train: lr: expected more than 0, got 0"),
+        (("epochs = 2", "factor = 1"), r"train: factor: expected 0 < factor < 1, got 1"),
+        (('data = "dictionary_lookup"', ""), r"mine.toml: data is not set"),
+        (('title = "SIR-GCN"', "titel = 3"), r"mine.toml: models\[0\]: unknown key 'titel'; known are title, conv"),
+        (('title = "SIR-GCN"', "title = 3"), r"mine.toml: models\[0\]: title: expected str, got 3"),
+        (("[train]", "train = 3\n[other]"), r"mine.toml: .*train: expected a table, got 3|unknown key 'other'"),
+        (("columns = [{", "columns = {"), r"mine.toml: "),
+    ],
+)
+def test_wrong_setting_is_refused_by_file_key_and_what_is_allowed(
+    tmp_path: Path, change: tuple[str, str], error: str
+) -> None:
+    with pytest.raises(ConfigError, match=error):
+        config.load(written(tmp_path, SMALL.replace(*change)))
+
+
+def test_unknown_experiment_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="got 'zink'; did you mean zinc"):
+        config.load("zink")
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: there is no such file"):
+        config.load("nowhere.toml")
+
+
+def test_override_changes_a_setting_and_keeps_the_results_apart() -> None:
+    found = config.load("zinc", ["train.lr=1e-4", "train.schedule=cosine", "seeds=3"])
+    assert (found.train.lr, found.train.schedule, found.seeds, found.table) == (1e-4, "cosine", 3, None)
+    assert found.name == "zinc+train.lr=1e-4+train.schedule=cosine+seeds=3"
+
+
+@pytest.mark.parametrize(
+    ("override", "error"),
+    [
+        ("train.lr", "--set: expected KEY=VALUE"),
+        ("train.rate=1", "unknown key 'rate'"),
+        ("data.name=x", "--set data.name=x: data is not a table"),
+        ("train.lr=fast", "lr: expected float, got 'fast'"),
+    ],
+)
+def test_wrong_override_is_refused(override: str, error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        config.load("zinc", [override])
+
+
+def test_rows_may_differ_from_the_protocol_and_be_reduced() -> None:
+    row = config.ModelConfig("a", train={"lr": 0.5})
+    experiment = Experiment("x", "d", (row,), (config.ColumnConfig("c"),), TrainConfig(epochs=9), reduced={"epochs": 2})
+    assert (experiment.train_for(row).lr, experiment.train_for(row).epochs) == (0.5, 9)
+    assert experiment.train_for(row, is_reduced=True).epochs == 2
+    with pytest.raises(ConfigError, match="model: expected one of a, got 'b'"):
+        experiment.model("b")
+
+
+def test_titles_that_repeat_are_refused() -> None:
+    row: Any = config.ModelConfig("a")
+    with pytest.raises(ConfigError, match="different titles"):
+        Experiment("x", "d", (row, row), (config.ColumnConfig("c"),), TrainConfig())

@@ -1,0 +1,156 @@
+"""Runs in the cells of the paper's tables."""
+
+import math
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sirgcn.engine.experiment import ConfigError, load, names
+from sirgcn.report.cells import Cell, Comparison, compare
+from sirgcn.report.claims import load_claims
+from sirgcn.report.runs import Run
+from tests.report.fake import run
+
+SHORT = {"reduced": True, "reduced_why": "epochs = 5", "config": {"train": {"epochs": 5}}}
+
+
+def cell(comparisons: tuple[Comparison, ...], table: int = 1, model: str = "SIR-GCN", column: str = "n=10") -> Cell:
+    found = [one for one in comparisons[table - 1].cells if (one.model, one.column.name) == (model, column)]
+    assert len(found) == 1
+    return found[0]
+
+
+def of(*runs: Run) -> Cell:
+    return cell(compare(runs))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_a_cell_is_the_mean_and_the_sample_deviation_of_its_runs(values: list[float]) -> None:
+    found = of(*(run(seed=seed, test=value) for seed, value in enumerate(values)))
+    assert found.mean == pytest.approx(statistics.fmean(values))
+    assert len(found.runs) == len(values)
+    assert math.isnan(found.std) if len(values) == 1 else found.std == pytest.approx(statistics.stdev(values))
+
+
+def test_the_scale_leads_to_the_papers_unit() -> None:
+    sweep = {"experiment": "minesweeper", "table": 5, "column": "minesweeper", "metric": "roc_auc", "scale": 100.0}
+    found = cell(compare([run(**sweep, test=0.9412)]), 5, column="minesweeper")
+    assert found.mean == pytest.approx(94.12)
+    assert (found.ours, found.verdict) == ("94.12", "inside")
+
+
+def test_full_and_reduced_runs_are_never_mixed() -> None:
+    short = [run(seed=seed, test=0.5, **SHORT) for seed in range(3)]
+    alone = of(*short)
+    assert alone.is_reduced
+    assert len(alone.runs) == 3
+    both = of(*short, run(seed=0, test=1.0))
+    assert not both.is_reduced
+    assert (both.mean, len(both.runs), len(both.left_out)) == (1.0, 1, 3)
+
+
+def test_runs_of_other_settings_than_the_last_do_not_count() -> None:
+    old = run(seed=0, test=0.2, config={"train": {"epochs": 10}})
+    found = of(old, run(seed=1, test=0.8))
+    assert (found.mean, found.left_out) == (0.8, (old,))
+
+
+def test_a_failed_run_is_counted_apart() -> None:
+    failed = run(seed=1, status="failed", metrics={}, metric="", traceback="why")
+    found = of(run(seed=0), failed)
+    assert (len(found.runs), found.failed) == (1, (failed,))
+    assert of(failed).ours == ""
+
+
+def test_cells_that_were_not_run_keep_their_claim() -> None:
+    for comparison in compare([]):
+        assert all(not one.runs and one.verdict is None and not one.ours for one in comparison.cells)
+    assert str(cell(compare([]), model="GIN").claim) == "0.78 ± 0.07"
+
+
+@pytest.mark.parametrize(
+    ("model", "test", "verdict"),
+    [
+        ("GIN", 0.78, "inside"),
+        ("GIN", 0.64, "inside"),  # 0.78 - 2 * 0.07
+        ("GIN", 0.60, "worse"),
+        ("GIN", 0.96, "better"),
+        ("SIR-GCN", 0.9996, "inside"),  # prints as 1.00
+        ("SIR-GCN", 0.98, "worse"),
+        ("GCN", 0.0961, "inside"),
+        ("GIN", None, "worse"),
+    ],
+)
+def test_a_cell_outside_the_published_interval_is_marked(model: str, test: float | None, verdict: str) -> None:
+    made = run(model=model, metrics={"test": test})
+    assert cell(compare([made]), model=model).verdict == verdict
+
+
+def test_lower_is_better_where_the_column_says_so() -> None:
+    count = {"experiment": "hetero_edge_count", "table": 2, "column": "c=2", "metric": "mse", "model": "GIN"}
+    for test, verdict in ((30.0, "better"), (39.0, "inside"), (50.0, "worse")):
+        assert cell(compare([run(**count, test=test)]), 2, "GIN", "c=2").verdict == verdict
+
+
+def test_runtimes_are_compared_as_ratios_to_sir_gcn() -> None:
+    time = {"experiment": "runtime", "table": 6, "metric": "seconds", "higher_is_better": False}
+    comparison = compare([run(**time, test=0.04), run(**time, model="PNA", test=0.10)])[5]
+    assert comparison.ratios(cell((comparison,), model="PNA")) == pytest.approx((0.8854 / 0.4687, 2.5))
+    assert all(one.verdict is None for one in comparison.cells)
+    assert math.isnan(comparison.ratios(cell((comparison,), model="GCN"))[1])
+
+
+def test_another_variant_and_another_model_get_rows_of_their_own() -> None:
+    other = run(experiment="lookup_corrected", variant="corrected", test=0.5)
+    comparison = compare([run(test=1.0), other, run(model="MLP", test=0.1)])[0]
+    assert [line.row.model for line in comparison.lines[6:]] == ["SIR-GCN (corrected)", "MLP"]
+    assert cell((comparison,)).mean == 1.0
+    assert cell((comparison,), model="SIR-GCN (corrected)").claim is None
+
+
+def test_an_experiment_that_the_paper_lacks_gets_a_table_of_its_own() -> None:
+    comparisons = compare([run(experiment="mine", table=None, column="a", metric="f1", test=0.3)])
+    assert len(comparisons) == 9
+    assert comparisons[8].table.title == "mine"
+    assert comparisons[8].cells[0].ours == "0.3000"
+    failed = run(experiment="mine", table=None, column="a", metric="", metrics={}, status="failed", seed=1)
+    mine = compare([*comparisons[8].cells[0].runs, failed])[8].cells[0]
+    assert (mine.ours, mine.failed) == ("0.3000", (failed,))
+
+
+def test_only_what_was_run_is_left_by_run_part() -> None:
+    part = compare([run(column="n=20"), run(model="GIN", column="n=40")])[0].run_part()
+    assert [line.row.model for line in part.lines] == ["GIN", "SIR-GCN"]
+    assert [column.name for column in part.columns] == ["n=20", "n=40"]
+    assert compare([])[0].run_part().lines == ()
+
+
+def test_what_does_not_belong_into_a_table_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"Table 1: column: expected one of n=10, .*, got 'n = 10'"):
+        compare([run(column="n = 10")])
+    with pytest.raises(ConfigError, match="table: expected 1 to 8, got 9"):
+        compare([run(table=9)])
+    with pytest.raises(ConfigError, match="Table 1: metric: expected accuracy, got 'mse'"):
+        compare([run(metric="mse")])
+    with pytest.raises(ConfigError, match="expected runs of one experiment, got a and b"):
+        compare([run(experiment="a"), run(experiment="b", seed=1)])
+
+
+def test_every_cell_says_how_to_run_it() -> None:
+    comparisons = compare([run(**SHORT), run(experiment="zinc+train.lr=1e-2", table=None, column="ZINC", metric="mae")])
+    assert cell(comparisons).command == "sirgcn reproduce table1 --models SIR-GCN --columns n=10 --reduced"
+    own = comparisons[8].cells[0].command
+    assert own == "sirgcn reproduce zinc --models SIR-GCN --columns ZINC --set train.lr=1e-2"
+    assert cell(compare([]), 8, "GAT/GATv2", "Complexity").command.endswith("--models GAT/GATv2 --columns Complexity")
+    mine = compare([run(experiment="mine", table=None, model="a b")])[8].cells[0]
+    assert mine.command == "sirgcn train mine.toml --models 'a b' --columns n=10"
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_experiments_have_the_columns_of_their_table(name: str) -> None:
+    experiment = load(name)
+    if experiment.table is not None:
+        columns = {column.name for column in load_claims()[experiment.table - 1].columns}
+        assert {column.title for column in experiment.columns} <= columns

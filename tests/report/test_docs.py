@@ -1,0 +1,60 @@
+"""The documentation says what the records say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sirgcn.engine.experiment import ConfigError
+from sirgcn.report import compare, read_runs, render_docs, write_docs
+from tests.report.fake import folder
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MARKED = [page for page in PAGES if "<!-- results:" in page.read_text("utf-8")]
+
+
+@pytest.mark.parametrize("page", MARKED, ids=lambda page: page.name)
+def test_a_page_and_the_records_agree(page: Path) -> None:
+    text = page.read_text("utf-8")
+    found = render_docs(text, compare(read_runs(ROOT / "results")))
+    assert found == text, f"write it anew: sirgcn report --docs {page.relative_to(ROOT)}"
+
+
+def test_every_table_of_the_paper_is_on_the_page() -> None:
+    text = (ROOT / "docs" / "results.md").read_text("utf-8")
+    assert re.findall(r"<!-- results: table (\d) -->\n\n\| Model", text) == [str(number) for number in range(1, 9)]
+
+
+def test_what_stands_between_markers_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    comparisons = compare(read_runs(folder(tmp_path / "results")))
+    page = tmp_path / "page.md"
+    page.write_text(
+        "a <!-- results: summary -->old<!-- /results --> b\n"
+        "We reach <!-- results: table 1 / SIR-GCN / n=10 --><!-- /results -->, "
+        "and <!-- results: table 3 / GCN / ZINC --><!-- /results -->.\n\n"
+        "<!-- results: table 8 / GAT/GATv2 / Complexity --><!-- /results -->\n"
+        "<!-- results: table zinc+train.lr=1e-2 -->\nold\n<!-- /results -->\nend\n"
+    )
+    assert write_docs([page], comparisons) == [page]
+    text = page.read_text("utf-8")
+    assert text.startswith("a <!-- results: summary -->Of the 248 cells of the paper's tables: run in full ")
+    assert "We reach <!-- results: table 1 / SIR-GCN / n=10 -->1.00 ± 0.00 (3)<!-- /results -->, and " in text
+    assert "-->not run<!-- /results -->.\n" in text
+    assert "| SIR-GCN | ours | 0.3000 (1) |" in text
+    assert text.endswith("<!-- /results -->\nend\n")
+    assert write_docs([page], comparisons) == []
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        ("<!-- results: table 9 --><!-- /results -->", "expected summary, table N"),
+        ("<!-- results: table 1 / SIR / n=10 --><!-- /results -->", "with names of that table"),
+        ("<!-- results: summary --> x <!-- results: table 1 --><!-- /results -->", "before the next one begins"),
+        ("<!-- results: summary --> x", "expected <!-- /results --> behind it"),
+    ],
+)
+def test_a_wrong_marker_is_refused_by_name(page: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        render_docs(page, compare([]))

@@ -1,0 +1,128 @@
+"""The command line: what a user types, and what they are told."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sirgcn import cli
+
+TOML = """
+data = "hetero_edge_count"
+preset = "hetero_edge_count"
+columns = [{ title = "c=2", options = { c = 2, num_graphs = 20 } }]
+[train]
+epochs = 2
+batch_size = 8
+selection = "last"
+[[models]]
+title = "SIR-GCN"
+"""
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    found = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
+    return found.exit_code, found.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "",
+        "reproduce",
+        "report",
+        "train",
+        "bench",
+        "backends",
+        "models",
+        "version",
+        "data",
+        "data list",
+        "data describe",
+    ],
+)
+def test_every_command_has_help(command: str) -> None:
+    code, text = run(*command.split(), "--help")
+    assert code == 0
+    assert "Usage" in text
+
+
+def test_version_is_the_package_s() -> None:
+    import sirgcn
+
+    assert run("version") == (0, f"{sirgcn.__version__}\n")
+
+
+def test_backends_say_what_is_there_and_why_not() -> None:
+    assert "reference: available" in run("backends")[1]
+    assert json.loads(run("backends", "--json")[1])["backends"]["reference"] is None
+
+
+def test_models_are_listed_with_formula_and_reference() -> None:
+    rows = json.loads(run("models", "--json")[1])
+    assert {"sir", "gcn", "gin", "gatv2", "pna"} <= {row["name"] for row in rows}
+    assert all(row["formula"] and row["reference"] and row["complexity"] for row in rows)
+
+
+def test_data_sets_are_listed_and_described() -> None:
+    assert {"ZINC", "minesweeper"} <= {row["name"] for row in json.loads(run("data", "list", "--json")[1])}
+    found = json.loads(run("data", "describe", "dictionary_lookup", "--json")[1])
+    assert found
+    assert "node" in run("data", "describe", "dictionary_lookup")[1].lower()
+
+
+def test_dry_run_says_what_would_be_run_and_runs_nothing(tmp_path: Path) -> None:
+    code, text = run("reproduce", "table1", "-m", "SIR-GCN", "-s", "0-1", "--dry-run", "--results", str(tmp_path))
+    assert code == 0
+    assert text.startswith("10 runs, 0 finished before; 10 to go")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_experiment_of_ones_own_is_trained_and_shown(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(TOML)
+    places = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "runs"), "--threads", "1"]
+    code, text = run("train", str(tmp_path / "mine.toml"), "-s", "0", *places, "--json")
+    assert code == 0
+    (record,) = json.loads(text)
+    assert record["status"] == "done"
+    code, text = run("train", str(tmp_path / "mine.toml"), "-s", "0", *places)
+    assert code == 0
+    assert "1 runs, 1 finished before; 0 to go" in text
+
+
+def typed(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "sirgcn.cli", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_mistake_is_one_line_and_debug_shows_where() -> None:
+    found = typed("reproduce", "znc")
+    assert found.returncode == 2
+    assert "did you mean zinc?" in found.stderr.replace("\n", " ")
+    assert "Traceback" not in found.stderr
+    assert "Traceback" in typed("reproduce", "znc", "--debug").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["reproduce", "table9"], "table: expected one of 1, 2, 3, 4, 5, got 9"),
+        (["reproduce", "zinc", "--seeds", "a"], "--seeds: expected such as 0-9"),
+        (["reproduce", "zinc", "--budget", "soon", "--dry-run"], "--budget: expected a time such as 2h"),
+        (["reproduce", "zinc", "--models", "SIRGCN"], "model: expected one of SIR-GCN"),
+        (["reproduce", "zinc", "--columns", "zink"], "columns: expected a title"),
+        (["data", "describe", "zink"], "ZINC"),
+    ],
+)
+def test_wrong_argument_is_refused_with_what_is_known(arguments: list[str], error: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=error):
+        run(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("2h", 7200), ("90m", 5400), ("1h30m", 5400), ("45s", 45), ("45", 45), ("0.5h", 1800)]
+)
+def test_budget_is_read(text: str, seconds: float) -> None:
+    assert cli._seconds(text) == seconds
