@@ -26,6 +26,7 @@ from sirgcn.bench import (
     record,
     run,
     scaling,
+    training,
 )
 from sirgcn.bench import __main__ as command
 from sirgcn.bench.graphs import DRAWN, LeftOut, bipartite, chain, evenly, molecules, power_law
@@ -34,6 +35,8 @@ from sirgcn.bench.plots import write_plots
 from sirgcn.bench.tables import markdown, print_tables, sheets
 from sirgcn.bench.targets import check
 from sirgcn.bench.timing import calls_per_sample, ratios, summary
+from sirgcn.data import load
+from sirgcn.nn import SIRNet, hetero_edge_count_preset
 
 TINY = Shape("molecules", 8, "tiny", functools.partial(molecules, graphs=3))
 ONCE = Effort(repeats=1, sample_seconds=0.0, run_seconds=0.0)
@@ -247,6 +250,7 @@ KEYS = {
     "times",
     "memory",
     "scaling",
+    "training",
     "left_out",
     "targets",
 }
@@ -317,3 +321,16 @@ def test_quick_form_needs_no_data() -> None:
     quick = run.Plan(False, (TINY,), (AGGREGATION,), (1, 2), ONCE)
     assert quick.covers(LAYER, 10**9, 2)
     assert not quick.covers(LAYER, 1, 1)
+
+
+def test_an_epoch_of_ours_and_of_plain_pyg_learn_alike() -> None:
+    def task() -> Any:
+        return load("hetero_edge_count", c=2, num_graphs=20)
+
+    small = training.Epoch("small", task, lambda: SIRNet(**hetero_edge_count_preset(2)), 8, 1.0)
+    record = empty_record(Path("unused.json"))
+    record.write = lambda: None  # type: ignore[method-assign]
+    run._epoch(plan(AGGREGATION), record, lambda name: None, small)
+    rows = {row["peer"]: row for row in record.data["training"]}
+    assert rows.keys() == {OURS, training.PEER}
+    assert [sheet.title for sheet in sheets(record.data)][0] == "Training, an epoch with its evaluation, 1 thread"

@@ -15,8 +15,9 @@ from torch_geometric.data import Data
 
 from sirgcn.data import arrays, text
 from sirgcn.data.formats import read_tables
-from sirgcn.data.frames import MISSING, Dropped, Tables
+from sirgcn.data.frames import MISSING, Dropped
 from sirgcn.data.graphs import Graphs
+from sirgcn.data.roles import Tables
 from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError

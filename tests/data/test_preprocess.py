@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sirgcn.data.delimited import read_delimited
-from sirgcn.data.frames import MISSING, Dropped, Frame, Kind, Roles
+from sirgcn.data.frames import MISSING, Dropped, Frame, Kind
 from sirgcn.data.preprocess import Column, Preprocessing, encode, fit_column, sort_names
+from sirgcn.data.roles import Roles
 from sirgcn.data.validate import DataError
 
 FINITE = st.floats(-1e30, 1e30)

@@ -1,7 +1,7 @@
 """The record of a run: a JSON file that grows as the run goes on.
 
-Keys: `format`, `environment`, `settings`, `shapes`, `peers`, `times`, `memory`, `scaling`, `tables`, `left_out`,
-`targets`.
+Keys: `format`, `environment`, `settings`, `shapes`, `peers`, `times`, `memory`, `scaling`, `training`, `tables`,
+`left_out`, `targets`.
 Times are seconds of one call (`seconds`: median, q1, q3; `samples`), `ratio` is the peer over ours, repetition by
 repetition. Memory is in bytes.
 """
@@ -45,6 +45,7 @@ class Record:
             "times": [],
             "memory": [],
             "scaling": [],
+            "training": [],
             "tables": [],
             "left_out": [],
             "targets": [],

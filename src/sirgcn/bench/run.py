@@ -3,21 +3,21 @@
 import functools
 import gc
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from sirgcn.bench import memory, scaling, tables_load
+from sirgcn.bench import memory, scaling, tables_load, training
 from sirgcn.bench.graphs import Graph, LeftOut, Shape
 from sirgcn.bench.memory import check_fit, give_back, measure_memory
 from sirgcn.bench.peers import AGGREGATION, OURS, PEERS, SUITES, Peer, Problem
 from sirgcn.bench.record import Record
 from sirgcn.bench.timing import Effort, calls_per_sample, interleave, ratios, summary
 
-MEMORY, SCALING, TABLES = "memory", "scaling", "tables"
-PARTS = (*SUITES, MEMORY, SCALING, TABLES)
-"""What a run consists of: the suites of peers, peak memory, the scaling curve, reading a user's tables."""
+MEMORY, SCALING, TABLES, TRAINING = "memory", "scaling", "tables", "training"
+PARTS = (*SUITES, MEMORY, SCALING, TABLES, TRAINING)
+"""What a run consists of: the suites of peers, memory, the scaling curve, a user's tables, epochs of training."""
 
 # In the quick form: what takes more at once takes too long.
 QUICK_BYTES = 8e9
@@ -77,6 +77,11 @@ def steps(plan: Plan, record: Record, report: Report) -> list[tuple[str, Callabl
         files = tables_load.LARGE
         title = f"tables of {files.nodes:,} nodes and {files.edges:,} edges"
         found.append((title, functools.partial(_tables, record, files, max(plan.threads))))
+    if TRAINING in plan.parts:
+        found += [
+            (f"an epoch of {epoch.name}", functools.partial(_epoch, plan, record, report, epoch))
+            for epoch in training.EPOCHS
+        ]
     return found
 
 
@@ -186,6 +191,33 @@ def _tables(record: Record, files: tables_load.Files, threads: int) -> None:
         record.data["tables"].append(tables_load.measure_tables(files, threads))
     except LeftOut as error:
         record.data["left_out"].append({"suite": TABLES, "shape": "files", "peer": OURS, "reason": str(error)})
+    record.write()
+
+
+def _epoch(plan: Plan, record: Record, report: Report, epoch: training.Epoch) -> None:
+    torch.set_num_threads(max(plan.threads))
+    try:
+        runs = training.runs(epoch)
+    except LeftOut as reason:
+        record.data["left_out"].append({"shape": epoch.name, "reason": str(reason)})
+        return
+    # An epoch is long: a few of each are enough, and the first warms up.
+    for run in runs.values():
+        run()
+    effort = replace(plan.effort, run_seconds=max(plan.effort.run_seconds, 10.0))
+    samples = interleave({name: (run, 1) for name, run in runs.items()}, effort, report)
+    record.data["training"] += [
+        {
+            "task": epoch.name,
+            "threads": max(plan.threads),
+            "peer": name,
+            "seconds": summary(found),
+            "ratio": ratios(found, samples[OURS]),
+            "samples": found,
+        }
+        for name, found in samples.items()
+    ]
+    give_back()
     record.write()
 
 

@@ -25,7 +25,7 @@ def sheets(record: dict[str, Any]) -> list[Sheet]:
     """Every table for which the record has figures."""
     threads = sorted({row["threads"] for row in record["times"]}, reverse=True)
     found = [_suite(record, suite, mode, count) for suite in SUITES for count in threads for mode in MODES]
-    found += [_memory(record), _scaling(record), _shapes(record), _targets(record), _peers(record)]
+    found += [_training(record), _memory(record), _scaling(record), _shapes(record), _targets(record), _peers(record)]
     found.append(_environment(record))
     return [sheet for sheet in found if sheet.rows]
 
@@ -88,6 +88,19 @@ def _suite(record: dict[str, Any], suite: str, mode: str, threads: int) -> Sheet
         ["peer / ours", *(_heading(record, shape) for shape in shapes)],
         rows,
         [SUITES[suite] + ".", *notes, *_left_out(record, suite, threads)],
+    )
+
+
+def _training(record: dict[str, Any]) -> Sheet:
+    found = record.get("training", [])
+    tasks, peers = (list(dict.fromkeys(row[key] for row in found)) for key in ("task", "peer"))
+    cells = {(row["peer"], row["task"]): _cell({**row, "family": row["peer"]}) for row in found}
+    threads = max((row["threads"] for row in found), default=1)
+    return Sheet(
+        f"Training, an epoch with its evaluation, {threads} thread{'s' * (threads > 1)}",
+        ["peer / ours", *tasks],
+        [[peer, *(cells.get((peer, task), "-") for task in tasks)] for peer in peers],
+        ["The same network and batch size; plain PyG has its DataLoader and messages by propagate."],
     )
 
 

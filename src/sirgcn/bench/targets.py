@@ -10,6 +10,7 @@ from sirgcn.bench import tables_load
 from sirgcn.bench.graphs import DRAWN, SHAPES
 from sirgcn.bench.memory import LARGE, SCRATCH
 from sirgcn.bench.peers import AGGREGATION, BOTH, BUILD, EDGES, FORWARD, LAYER, MAX, MLP, OURS
+from sirgcn.bench.training import EPOCHS, PEER
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def check(record: dict[str, Any]) -> list[dict[str, Any]]:
                         "setting": None if found is None else found["peer"],
                     }
                 )
-    return rows + _check_memory(record) + _check_tables(record)
+    return rows + _check_training(record) + _check_memory(record) + _check_tables(record)
 
 
 def best(record: dict[str, Any], suite: str, shape: str, threads: int, mode: str, family: str) -> dict[str, Any] | None:
@@ -96,6 +97,26 @@ def added_bytes(record: dict[str, Any], suite: str, shape: str, peer: str = OURS
             found: int = row["added_bytes"]
             return found
     return None
+
+
+def _check_training(record: dict[str, Any]) -> list[dict[str, Any]]:
+    rows = []
+    for epoch in EPOCHS:
+        found = next((r for r in record.get("training", []) if (r["task"], r["peer"]) == (epoch.name, PEER)), None)
+        measured = None if found is None else found["ratio"]["median"]
+        rows.append(
+            {
+                "measure": f"training against {PEER}",
+                "mode": "epoch",
+                "shape": epoch.name,
+                "threads": 2 if found is None else found["threads"],
+                "at_least": epoch.at_least,
+                "measured": measured,
+                "holds": None if measured is None else measured >= epoch.at_least,
+                "setting": PEER,
+            }
+        )
+    return rows
 
 
 def _check_memory(record: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """An epoch of training and evaluation, end to end, beside a plain PyG implementation of the same model.
 
-Ours is the engine as experiments use it: graphs stored flat, batches sliced, the fused layer. The peer has the same network with
-messages by PyG's `propagate`, PyG's `DataLoader` over a list of `Data`, and the shortest loop that does the same.
+Ours is the engine as experiments use it: graphs stored flat, batches sliced, the fused layer. The peer has the same
+network with messages by PyG's `propagate`, PyG's `DataLoader` over a list of `Data`, and the shortest loop that does the
+same.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,9 @@ from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
 from sirgcn.bench.graphs import LeftOut
+from sirgcn.bench.peers import OURS
 from sirgcn.data import DataError, Task, load
+from sirgcn.data.task import Part
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.loop import Trainer
 from sirgcn.nn import SIRConv, SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, preset
@@ -24,13 +27,14 @@ PEER = "plain PyG"
 
 @dataclass(frozen=True)
 class Epoch:
-    """A task, its network and the size of a batch."""
+    """A task, its network, the size of a batch, the ratio to reach and the parts that an epoch ends with."""
 
     name: str
     task: Callable[[], Task]
     network: Callable[[], SIRNet]
     batch_size: int
-    evaluated: tuple[str, ...] = ("train",)
+    at_least: float
+    evaluated: tuple[Part, ...] = ("train",)
 
 
 EPOCHS = (
@@ -39,14 +43,18 @@ EPOCHS = (
         lambda: load("hetero_edge_count", c=10),
         lambda: SIRNet(**hetero_edge_count_preset(10)),
         256,
+        4.0,
     ),
     Epoch(
         "DictionaryLookup(30)",
         lambda: load("dictionary_lookup", n=30),
         lambda: SIRNet(**dictionary_lookup_preset(30)),
         256,
+        2.0,
     ),
-    Epoch("ZINC", lambda: load("ZINC", bonds=False, download=False), lambda: preset("zinc"), 128, ("train", "val")),
+    Epoch(
+        "ZINC", lambda: load("ZINC", bonds=False, download=False), lambda: preset("zinc"), 128, 2.0, ("train", "val")
+    ),
 )
 """What is measured: the synthetic tasks as drawn, ZINC where its files are there."""
 
@@ -72,9 +80,9 @@ def runs(epoch: Epoch) -> dict[str, Callable[[], Any]]:
     def engine() -> None:
         for batch in task.batches("train", epoch.batch_size, generator=trainer.generator):
             trainer._step(batch)
-        trainer.evaluate(*epoch.evaluated)  # type: ignore[arg-type]
+        trainer.evaluate(*epoch.evaluated)
 
-    return {"ours": engine, PEER: _plain(task, theirs, epoch)}
+    return {OURS: engine, PEER: _plain(task, theirs, epoch)}
 
 
 def _plain(task: Task, model: nn.Module, epoch: Epoch) -> Callable[[], None]:

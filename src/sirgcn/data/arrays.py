@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from sirgcn.data.frames import Frame, Kind, Roles, Tables
+from sirgcn.data.frames import Frame, Kind
 from sirgcn.data.graphs import Graphs, Level
+from sirgcn.data.roles import Roles, Tables
 from sirgcn.data.task import Split
 from sirgcn.data.validate import DataError, check_shape
 

@@ -17,8 +17,9 @@ from torch_geometric.data import Data
 from sirgcn.data import text
 from sirgcn.data.arrays import from_data, read_npz
 from sirgcn.data.delimited import read_bytes, read_delimited
-from sirgcn.data.frames import Dropped, Frame, Kind, Roles, Tables, check_names
+from sirgcn.data.frames import Dropped, Frame, Kind, check_names
 from sirgcn.data.graphs import Level
+from sirgcn.data.roles import Roles, Tables
 from sirgcn.data.text import as_text
 from sirgcn.data.validate import DataError
 

@@ -1,17 +1,17 @@
 """A table as named columns of numbers, categories, lists or ids; a refusal names the file, column, row and value."""
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeGuard, get_args
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
 
-from sirgcn.data.task import Split
 from sirgcn.data.text import ArrowText, Bools, Floats, Ints, Objects, PlainText, Text, as_text
+from sirgcn.data.typed import check_lengths, days, of_series, texts
 from sirgcn.data.validate import DataError
 
 Kind = Literal["numeric", "boolean", "categorical", "list", "time"]
@@ -44,9 +44,6 @@ MOSTLY = 0.9
 
 LARGEST = float(np.finfo(np.float32).max)
 
-# Whole numbers up to here are exact in float64.
-EXACT = 2**53
-
 
 @dataclass(frozen=True, eq=False)
 class Frame:
@@ -67,8 +64,7 @@ class Frame:
     missing: tuple[str, ...] = ()
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     index: "pd.Index[Any] | None" = None
-    _read: dict[str, tuple[Kind | None, Text | Floats]] = field(default_factory=dict, init=False, repr=False)
-    _absent: dict[str, Bools] = field(default_factory=dict, init=False, repr=False)
+    _cache: dict[tuple[str, str], Any] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def from_pandas(cls, source: str, frame: pd.DataFrame) -> "Frame":
@@ -123,7 +119,7 @@ class Frame:
         elif values is None:
             raise self.error("expected a column of ids, got none", label)
         else:
-            text = as_text(_texts(pd.Series(values.array)))
+            text = as_text(texts(pd.Series(values.array)))
         absent = text.null() | text.isin([""])
         if absent.any():
             raise self.error("expected an id, got none", label, int(absent.argmax()))
@@ -160,16 +156,19 @@ class Frame:
 
     def absent(self, column: str) -> Bools:
         """Where a column has no value."""
-        if column not in self._absent:
-            _, values = self._held(column)
-            if _is_text(values):
-                self._absent[column] = values.null() | values.isin(self.missing)
-            else:
-                self._absent[column] = np.isnan(values) if values.ndim == 1 else np.isnan(values).all(axis=1)
-        return self._absent[column]
+        return self._once(column, "absent", lambda: self._find_absent(column))
+
+    def _find_absent(self, column: str) -> Any:
+        _, values = self._held(column)
+        if _is_text(values):
+            return values.null() | values.isin(self.missing)
+        return np.isnan(values) if values.ndim == 1 else np.isnan(values).all(axis=1)
 
     def numbers(self, column: str, kind: Kind = "numeric") -> Floats:
         """A column as numbers, NaN where there is none; truth as 0 and 1, times in days since 1970 (UTC)."""
+        return self._once(column, kind, lambda: self._find_numbers(column, kind))
+
+    def _find_numbers(self, column: str, kind: Kind) -> Floats:
         held, values = self._held(column)
         if not _is_text(values):
             if values.ndim == 2 or (kind == "time") != (held == "time"):
@@ -183,9 +182,9 @@ class Frame:
         self._require(column, kind, places, here.matches({"boolean": f"{TRUTH}|[01]", "time": DATE}.get(kind, NUMBER)))
         found = np.full(len(values), np.nan)
         if kind == "time":
-            days = _days(pd.Series(here.objects()))
-            self._require(column, kind, places, ~np.isnan(days))
-            found[places] = days
+            times = days(pd.Series(here.objects()))
+            self._require(column, kind, places, ~np.isnan(times))
+            found[places] = times
         else:
             found[places] = here.matches(f"{TRUE}|1") if kind == "boolean" else here.floats()
         return self._checked(column, found)
@@ -197,9 +196,9 @@ class Frame:
             held = None if column in self.kinds else self._held(column)[0]
             if held in ("list", "time") or isinstance(raw, np.ndarray):
                 raise self._unexpected(column, "categorical", 0)
-            if types.is_float_dtype(raw.dtype):
-                self._checked(column, raw.to_numpy(dtype=np.float64, na_value=np.nan))
-            return np.array([*_texts(raw), None], dtype=object)[:-1]
+            if held == "numeric":
+                self.numbers(column)
+            return as_text(texts(raw)).names()
         found = raw.names()
         found[self.absent(column)] = None
         return found
@@ -218,20 +217,26 @@ class Frame:
         whole = np.ones(len(here), dtype=np.bool_)
         whole[np.repeat(np.arange(len(here)), lengths)[~items.matches(NUMBER)]] = False
         self._require(column, "list", places, whole)
-        check_lengths(self, column, places, lengths)
+        check_lengths(lengths, places, partial(self._refusal, column))
         found = np.full((len(values), int(lengths[0]) if len(lengths) else 0), np.nan)
         found[places] = items.floats().reshape(len(here), -1)
         return self._checked(column, found, absent)
 
     def _held(self, column: str) -> tuple[Kind | None, Any]:
         """The kind that a column's type says (None for the text of a file), and its text or numbers."""
-        if column not in self._read:
-            values = self.columns[column]
-            if isinstance(values, pd.Series):
-                self._read[column] = of_series(self, column, values)
-            else:
-                self._read[column] = None if _is_text(values) else "list", values
-        return self._read[column]
+        values = self.columns[column]
+        if not isinstance(values, pd.Series):
+            return None if _is_text(values) else "list", values
+        return self._once(column, "held", lambda: of_series(values, partial(self._refusal, column)))
+
+    def _once(self, column: str, what: str, find: Callable[[], Any]) -> Any:
+        """What is asked for again and again, found once."""
+        if (column, what) not in self._cache:
+            self._cache[column, what] = find()
+        return self._cache[column, what]
+
+    def _refusal(self, column: str, message: str, place: int | None, value: Any) -> DataError:
+        return self.error(message, column, place, value)
 
     def _checked(self, column: str, values: Floats, absent: Bools | None = None) -> Floats:
         """Refuses what is beyond float32, and within lists what is missing."""
@@ -287,104 +292,6 @@ class Dropped:
             writer.writerows(self.rows)
 
 
-@dataclass(frozen=True)
-class Roles:
-    """Which column holds what; None where no column does.
-
-    Args:
-        id: the nodes' ids, in the table of nodes; None: its index.
-        source: where an edge starts, in the table of edges.
-        destination: where it ends.
-        graph: the graph of a node, and of an edge if the edges have the column too.
-        key: the graphs' ids, in a table of graphs; None: its index.
-        smiles: molecules, in the table of graphs.
-    """
-
-    id: str | None = None
-    source: str | None = None
-    destination: str | None = None
-    graph: str | None = None
-    key: str | None = None
-    smiles: str | None = None
-
-
-@dataclass(frozen=True)
-class Tables:
-    """A user's graphs: nodes, edges, and graphs where they have a table of their own.
-
-    Args:
-        nodes: one row per node; None where the edges alone name them.
-        edges: one row per edge.
-        graphs: one row per graph.
-        directed: whether the source says that an edge has a direction; None if it does not say.
-        splits: of the source, from its masks.
-        roles: which column is what, where the source says so.
-    """
-
-    nodes: Frame | None
-    edges: Frame | None
-    graphs: Frame | None = None
-    directed: bool | None = None
-    splits: tuple[Split, ...] = ()
-    roles: Roles | None = None
-
-
-def of_series(frame: Frame, column: str, series: "pd.Series[Any]") -> tuple[Kind | None, Text | Floats]:
-    """What a column of pandas holds, by its type, and its text or numbers."""
-    dtype: Any = series.dtype
-    if types.is_bool_dtype(dtype) or (types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype)):
-        kind: Kind = "boolean" if types.is_bool_dtype(dtype) else "numeric"
-        return kind, series.to_numpy(dtype=np.float64, na_value=np.nan)
-    if types.is_datetime64_any_dtype(dtype):
-        return "time", _days(series)
-    absent = series.isna().to_numpy()
-    here = series[~absent]
-    found = "string"
-    if types.is_object_dtype(dtype):
-        found = types.infer_dtype(here, skipna=True)
-    elif not isinstance(dtype, pd.CategoricalDtype) and not types.is_string_dtype(dtype):
-        raise frame.error(f"expected numbers, truth values, text, dates or lists, got {dtype}", column)
-    if found == "string":
-        return "categorical", as_text(_texts(series))
-    if found in ("datetime", "datetime64", "date"):
-        return "time", _days(series)
-    if found in ("empty", "boolean", "integer", "floating", "mixed-integer-float", "decimal"):
-        return "boolean" if found == "boolean" else "numeric", _of_numbers(frame, column, absent, here)
-    return "list", _of_lists(frame, column, absent, here)
-
-
-def _of_numbers(frame: Frame, column: str, absent: Bools, here: "pd.Series[Any]") -> Floats:
-    found = np.full(len(absent), np.nan)
-    try:
-        found[~absent] = here.to_numpy(dtype=np.float64)
-    except OverflowError:
-        numbers: Any = here.tolist()
-        place = next(i for i, value in enumerate(numbers) if abs(value) > LARGEST)
-        where = int(np.flatnonzero(~absent)[place])
-        raise frame.error(f"expected a number within ±{LARGEST:.3g}", column, where, here.iloc[place]) from None
-    return found
-
-
-def _of_lists(frame: Frame, column: str, absent: Bools, here: "pd.Series[Any]") -> Floats:
-    places, values = np.flatnonzero(~absent), list(here)
-    fits = [isinstance(value, list | tuple | np.ndarray) and _is_row(np.asarray(value)) for value in values]
-    if not all(fits):
-        kinds = [type(value).__name__ for value in values]
-        other = next((place for place, kind in enumerate(kinds) if kind != kinds[0]), fits.index(False))
-        got = f"{kinds[other]} {values[other]!r} where the first is {kinds[0]} {values[0]!r}"
-        expected = "expected values of one type, or lists of numbers"
-        raise frame.error(f"{expected}, got {got}", column, int(places[other]), values[other])
-    lengths = np.array([len(value) for value in values])
-    check_lengths(frame, column, places, lengths)
-    found = np.full((len(absent), int(lengths[0])), np.nan)
-    found[places] = np.stack(values)
-    return found
-
-
-def _is_row(array: Any) -> bool:
-    return array.ndim == 1 and (array.dtype.kind in "biuf" or array.size == 0)
-
-
 def check_names(source: str, names: Sequence[str]) -> None:
     """Refuse columns without a name, or with the name of another."""
     seen = set()
@@ -396,15 +303,6 @@ def check_names(source: str, names: Sequence[str]) -> None:
         seen.add(name)
 
 
-def check_lengths(frame: Frame, column: str, places: Ints, lengths: Ints) -> None:
-    """Refuse the first list that is not as long as the first of all."""
-    other = np.flatnonzero(lengths != lengths[0]) if len(lengths) else lengths
-    if len(other):
-        length = int(lengths[other[0]])
-        message = f"expected {lengths[0]} numbers as in the first list, got {length}"
-        raise frame.error(message, column, int(places[other[0]]), length)
-
-
 def _plain(value: Any) -> Any:
     """Of NumPy's numbers Python's, which are shown without their type."""
     return value.item() if isinstance(value, np.generic) else value
@@ -412,25 +310,3 @@ def _plain(value: Any) -> Any:
 
 def _is_text(values: Any) -> TypeGuard[Text]:
     return isinstance(values, ArrowText | PlainText)
-
-
-def _texts(series: "pd.Series[Any]") -> Any:
-    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iu":
-        return as_text(series.to_numpy()).objects()
-    return [
-        None if absent else _text(value) for value, absent in zip(series.tolist(), series.isna().tolist(), strict=True)
-    ]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool | np.bool_):
-        return str(value).lower()
-    if isinstance(value, float | np.floating) and float(value).is_integer() and abs(float(value)) < EXACT:
-        return str(int(value))
-    return str(value)
-
-
-def _days(times: "pd.Series[Any]") -> Floats:
-    found = pd.to_datetime(times, utc=True, errors="coerce", format="ISO8601")
-    since: pd.Series[Any] = (found - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
-    return since.to_numpy(dtype=np.float64, na_value=np.nan)

@@ -13,7 +13,8 @@ from sirgcn.data.frames import Frame
 from sirgcn.data.graphs import Level
 from sirgcn.data.metrics import METRICS
 from sirgcn.data.preprocess import sort_names
-from sirgcn.data.structure import Structure, known
+from sirgcn.data.roles import known
+from sirgcn.data.structure import Structure
 from sirgcn.data.task import PARTS, Split
 from sirgcn.data.text import Bools, Objects
 from sirgcn.data.validate import DataError

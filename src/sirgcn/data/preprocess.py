@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sirgcn.data.formats import read_frame
-from sirgcn.data.frames import KINDS, MISSING, Dropped, Frame, Kind, Roles
+from sirgcn.data.frames import KINDS, MISSING, Dropped, Frame, Kind
 from sirgcn.data.graphs import Level
+from sirgcn.data.roles import Roles
 from sirgcn.data.text import Bools, Floats, Objects
 from sirgcn.data.validate import DataError
 

@@ -1,87 +1,14 @@
 """From tables to the graphs' structure: which column is what, ids to places, both ways of an edge, graphs in order."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from sirgcn.data.frames import Dropped, Frame, Roles, Tables
+from sirgcn.data.frames import Dropped, Frame
+from sirgcn.data.roles import Roles, Tables
 from sirgcn.data.text import Bools, Ints, Objects, Text, join_text
 from sirgcn.data.validate import DataError
-
-ID_NAMES = ("id", "node_id", "node", "nodeid")
-GRAPH_NAMES = ("graph_id", "graph")
-END_NAMES = (
-    ("source", "target"),
-    ("source", "destination"),
-    ("src", "dst"),
-    ("from", "to"),
-    ("u", "v"),
-    ("head", "tail"),
-    ("sender", "receiver"),
-    ("source_id", "target_id"),
-    ("src_id", "dst_id"),
-    ("from_id", "to_id"),
-    ("node1", "node2"),
-    ("id1", "id2"),
-)
-"""Names by which columns are known, whatever their case."""
-
-
-def find_roles(tables: Tables, given: Mapping[str, str | None]) -> Roles:
-    """The columns that the caller named, the others by their usual names; or those that the source itself has."""
-    if tables.roles is not None:
-        for name, column in given.items():
-            if column not in (None, getattr(tables.roles, name)):
-                raise DataError(f"expected none, for the source says which column it is, got {column!r}", name)
-        return tables.roles
-    nodes, edges, graphs = tables.nodes, tables.edges, tables.graphs
-    if edges is None:
-        raise DataError("expected a table of edges, got none", "edges")
-    source, destination = _ends(edges, given.get("source"), given.get("destination"))
-    first = nodes if nodes is not None else edges
-    graph = given.get("graph")
-    graph = known(first, GRAPH_NAMES) if graph is None else first.find("graph", graph)
-    key = None
-    if graphs is not None:
-        if graph is None:
-            raise DataError(f"expected the column of {first.source} that holds a node's graph, got none", "graph")
-        key = graph if graph in graphs.columns else known(graphs, (*GRAPH_NAMES, "id"))
-    identity = given.get("id")
-    if nodes is not None:
-        identity = nodes.find("id", identity) if identity is not None else known(nodes, ID_NAMES)
-    for name, column, frame in (("id", identity, nodes), ("graph", key, graphs)):
-        if frame is not None and column is None and frame.index is None:
-            names = ", ".join(ID_NAMES if name == "id" else GRAPH_NAMES)
-            raise DataError(f"expected a column {names}, or its name as an argument, got none", name, frame.source)
-    return Roles(identity, source, destination, graph, key)
-
-
-def known(frame: Frame, names: Sequence[str]) -> str | None:
-    """The column that has the first of these names, whatever its case."""
-    lower = {name.lower(): name for name in reversed(list(frame.columns))}
-    return next((lower[name] for name in names if name in lower), None)
-
-
-def _ends(edges: Frame, source: str | None, destination: str | None) -> tuple[str, str]:
-    if source is not None and destination is not None:
-        return edges.find("source", source), edges.find("destination", destination)
-    for pair in END_NAMES:
-        first, second = (known(edges, (name,)) for name in pair)
-        first, second = source or first, destination or second
-        if first is not None and second is not None and first != second:
-            return edges.find("source", first), edges.find("destination", second)
-    if source is None and destination is None and len(edges.columns) == 2:
-        first, second = edges.columns
-        return first, second
-    pairs = "; ".join(", ".join(pair) for pair in END_NAMES)
-    columns = ", ".join(edges.columns)
-    raise DataError(
-        f"expected columns {pairs}, or their names as arguments, got {columns}",
-        "destination" if destination is None and source is not None else "source",
-        edges.source,
-    )
 
 
 @dataclass(frozen=True, eq=False)

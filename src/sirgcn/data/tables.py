@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sirgcn.data.formats import read_tables
-from sirgcn.data.frames import KINDS, MISSING, Dropped, Frame, Kind, Roles, Tables
+from sirgcn.data.frames import KINDS, MISSING, Dropped, Frame, Kind
 from sirgcn.data.graphs import Graphs, Level
 from sirgcn.data.labels import Items, Labels, TaskKind, find_labels, find_splits, training_rows
 from sirgcn.data.molecules import ATOM_VOCABULARIES, BOND_VOCABULARIES, read_molecules
@@ -25,7 +25,8 @@ from sirgcn.data.preprocess import (
     fit_column,
     vocabularies,
 )
-from sirgcn.data.structure import connect, count_repeats, find_roles, known
+from sirgcn.data.roles import Roles, Tables, find_roles, known
+from sirgcn.data.structure import connect, count_repeats
 from sirgcn.data.task import Schema, Split, Task
 from sirgcn.data.text import Bools, Ints, Objects
 from sirgcn.data.validate import DataError

@@ -163,12 +163,12 @@ class PlainText:
         return np.asarray(pd.isna(self.values))
 
     def isin(self, words: Sequence[str]) -> Bools:
-        found = map(set(words).__contains__, map(methodcaller("strip", _SPACE), self._filled("\0")))
+        found = map(set(words).__contains__, map(methodcaller("strip", _SPACE), self._filled()))
         return np.fromiter(found, np.bool_, len(self))
 
     def matches(self, pattern: str) -> Bools:
         fits = re.compile(rf"{_SPACES}(?:{pattern}){_SPACES}").fullmatch
-        return np.fromiter(map(None.__ne__, map(fits, self._filled("\0"))), np.bool_, len(self))
+        return np.fromiter(map(bool, map(fits, self._filled())), np.bool_, len(self))
 
     def names(self) -> Objects:
         found = self.values
@@ -183,10 +183,10 @@ class PlainText:
     def floats(self) -> Floats:
         return np.fromiter(map(float, self.values), np.float64, len(self))
 
-    def _filled(self, word: str) -> Objects:
-        """With a word that is no value's in the place of none."""
+    def _filled(self) -> Objects:
+        """With a word that nothing looks for in the place of none."""
         null = self.null()
-        return np.where(null, word, self.values) if null.any() else self.values
+        return np.where(null, "\x01", self.values) if null.any() else self.values
 
     def items(self) -> tuple["PlainText", Ints]:
         parts = [value.strip(_SPACE).strip("[]").split(",") for value in self.values]

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import torch
 
 from sirgcn.data import catalog
+from sirgcn.data.tables import load_tables
 from sirgcn.engine import records
 from sirgcn.engine.checkpoint import Checkpoints, weights_sha256
 from sirgcn.engine.environment import commit, environment, peak_memory_mb
@@ -215,7 +216,11 @@ def _train(
 ) -> dict[str, Any]:
     experiment, model = run.experiment, run.experiment.model(run.model)
     options = experiment.column(run.column).options
-    task = catalog.load(experiment.data, settings.data, seed=run.seed if experiment.redraw else 0, **options)
+    seed = run.seed if experiment.redraw else 0
+    if experiment.data == "tables":
+        task = load_tables(seed=seed, **options)
+    else:
+        task = catalog.load(experiment.data, settings.data, seed=seed, **options)
     torch.manual_seed(run.seed)
     network = build(experiment, model, task, options)
     config = experiment.train_for(model, run.reduced)
