@@ -251,6 +251,7 @@ KEYS = {
     "memory",
     "scaling",
     "training",
+    "tables",
     "left_out",
     "targets",
 }
@@ -333,4 +334,4 @@ def test_an_epoch_of_ours_and_of_plain_pyg_learn_alike() -> None:
     run._epoch(plan(AGGREGATION), record, lambda name: None, small)
     rows = {row["peer"]: row for row in record.data["training"]}
     assert rows.keys() == {OURS, training.PEER}
-    assert [sheet.title for sheet in sheets(record.data)][0] == "Training, an epoch with its evaluation, 1 thread"
+    assert next(sheet.title for sheet in sheets(record.data)) == "Training, an epoch with its evaluation, 1 thread"

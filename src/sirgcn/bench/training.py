@@ -1,8 +1,7 @@
 """An epoch of training and evaluation, end to end, beside a plain PyG implementation of the same model.
 
 Ours is the engine as experiments use it: graphs stored flat, batches sliced, the fused layer. The peer has the same
-network with messages by PyG's `propagate`, PyG's `DataLoader` over a list of `Data`, and the shortest loop that does the
-same.
+network with messages by PyG's `propagate`, PyG's `DataLoader` over a list of `Data`, and a loop that does no more.
 """
 
 from collections.abc import Callable

@@ -2,32 +2,24 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from sirgcn.data.formats import read_tables
-from sirgcn.data.frames import KINDS, MISSING, Dropped, Frame, Kind
+from sirgcn.data.frames import MISSING, Dropped, Frame, Kind
 from sirgcn.data.graphs import Graphs, Level
-from sirgcn.data.labels import Items, Labels, TaskKind, find_labels, find_splits, training_rows
-from sirgcn.data.molecules import ATOM_VOCABULARIES, BOND_VOCABULARIES, read_molecules
+from sirgcn.data.labels import TaskKind, find_labels, find_splits, training_rows
 from sirgcn.data.preprocess import (
     MAX_CATEGORIES,
     Column,
     Preprocessing,
     Unknown,
-    as_categories,
-    encode,
     fit_column,
-    vocabularies,
 )
-from sirgcn.data.roles import Roles, Tables, find_roles, known
-from sirgcn.data.structure import connect, count_repeats
-from sirgcn.data.task import Schema, Split, Task
+from sirgcn.data.structure import count_repeats
+from sirgcn.data.task import Task
 from sirgcn.data.text import Bools, Ints, Objects
 from sirgcn.data.validate import DataError
 
@@ -99,41 +91,48 @@ def load_tables(
     Raises:
         DataError: names the file, column, row and value that cannot be used.
     """
-    _check_choice("level", level, get_args(Level))
-    _check_choice("task", task, get_args(TaskKind))
+    check_choice("level", level, get_args(Level))
+    check_choice("task", task, get_args(TaskKind))
     left_out = _dropped(on_error, dropped)
     given = {"id": id, "source": source, "destination": destination, "graph": graph, "smiles": smiles}
-    read = _read(nodes, edges, graphs, level, given, directed, tuple(missing), kinds or {}, left_out)
-    items = read.items
+    found = read(nodes, edges, graphs, level, given, directed, tuple(missing), kinds or {}, left_out)
+    items = found.items
     labels = find_labels(items, [target] if isinstance(target, str) else list(target), level, task, metric)
-    if read.splits and split is None:
-        splits, column, drawn = read.splits, None, "masks of the source"
+    if found.splits and split is None:
+        splits, column, drawn = found.splits, None, "masks of the source"
     else:
         one, column, drawn = find_splits(items, labels, split, seed, fractions)
         splits = (one,)
     fitting = _Fitting(standardise)
     node_rows, edge_rows = training_rows(items, labels, splits[0])
-    of_nodes, of_edges = read.used(labels, column)
-    node_columns = fitting.columns("features", items.structure.nodes, features, node_rows, of_nodes)
-    edge_columns = fitting.columns("edge_features", items.structure.edges, edge_features, edge_rows, of_edges)
+    own, roles = set(labels.names), found.roles
+    in_graphs = items.graphs is not None and own <= set(items.graphs.columns) and labels.level == "graph"
+    used = {
+        "node": {roles.id, roles.graph, column} | (own if labels.level != "edge" and not in_graphs else set()),
+        "edge": {column} | (own if labels.level == "edge" else set()),
+        "graph": {roles.id, roles.key, roles.smiles, column} | own,
+    }
+    node_columns = fitting.columns("features", items.structure.nodes, features, node_rows, used["node"])
+    edge_columns = fitting.columns("edge_features", items.structure.edges, edge_features, edge_rows, used["edge"])
+    fitting.leave_out(items.graphs, used["graph"])
     preprocessing = Preprocessing(
         labels.level,
-        read.roles,
+        found.roles,
         node_columns,
         edge_columns,
-        read.directed,
+        found.directed,
         tuple(missing),
         labels.names,
         labels.classes,
     )
-    x, edge_attr, unseen = read.features(preprocessing, "other")
+    x, edge_attr, unseen = found.features(preprocessing, "other")
     if left_out.lenient:
         left_out.write(Path(dropped))  # type: ignore[arg-type]
     loops, repeats = count_repeats(items.structure.edge_index, len(items.structure.ids))
     details = {
         "preprocessing": preprocessing,
-        **read.details(),
-        "inferred": {**read.inferred(given), **labels.inferred, "split": drawn},
+        **found.details(),
+        "inferred": {**found.inferred(given), **labels.inferred, "split": drawn},
         "missing": fitting.missing,
         "left_out": fitting.left_out,
         "unseen": unseen,
@@ -143,9 +142,9 @@ def load_tables(
         "dropped": len(left_out.rows),
     }
     return Task(
-        name or read.name,
-        read.graphs(x, edge_attr, labels.y, labels.level),
-        read.schema(preprocessing, labels.outputs),
+        name or found.name,
+        found.graphs(x, edge_attr, labels.y, labels.level),
+        found.schema(preprocessing, labels.outputs),
         splits,
         labels.loss,
         labels.metric,
@@ -200,9 +199,9 @@ def apply_tables(
     """
     left_out = _dropped(on_error, dropped)
     level, roles = preprocessing.level, preprocessing.roles
-    read = _read(nodes, edges, graphs, level, vars(roles), preprocessing.directed, preprocessing.missing, {}, left_out)
-    x, edge_attr, _ = read.features(preprocessing, unknown)
-    structure = read.items.structure
+    found = read(nodes, edges, graphs, level, vars(roles), preprocessing.directed, preprocessing.missing, {}, left_out)
+    x, edge_attr, _ = found.features(preprocessing, unknown)
+    structure = found.items.structure
     graph_count = 1 if structure.graph_ids is None else len(structure.graph_ids)
     rows = {"node": len(structure.ids), "edge": len(structure.added), "graph": graph_count}[level]
     if preprocessing.classes:
@@ -211,125 +210,7 @@ def apply_tables(
         y = torch.full((rows, len(preprocessing.targets)), float("nan")).squeeze(1)
     if left_out.lenient:
         left_out.write(Path(dropped))  # type: ignore[arg-type]
-    return Inputs(read.graphs(x, edge_attr, y, level), **read.details(), dropped=len(left_out.rows))
-
-
-@dataclass(frozen=True, eq=False)
-class _Read:
-    """What was read: tables in order, and atoms and bonds where they are molecules."""
-
-    items: Items
-    roles: Roles
-    directed: bool
-    splits: tuple[Split, ...]
-    name: str
-    atoms: Ints | None = None
-    bonds: Ints | None = None
-
-    def details(self) -> dict[str, Any]:
-        structure = self.items.structure
-        return {
-            "ids": structure.ids,
-            "graph_ids": structure.graph_ids,
-            "edge_rows": structure.edges.rows[structure.rows],
-            "added": structure.added,
-        }
-
-    def used(self, labels: Labels, split: str | None) -> tuple[set[str | None], set[str | None]]:
-        """The columns of nodes and of edges that are no features."""
-        graphs = self.items.graphs
-        own = {name for name in labels.names if graphs is None or labels.level != "graph" or name not in graphs.columns}
-        nodes = {self.roles.id, self.roles.graph, split} | (own if labels.level != "edge" else set())
-        return nodes, {split} | (own if labels.level == "edge" else set())
-
-    def inferred(self, given: Mapping[str, str | None]) -> dict[str, str]:
-        return {
-            **{role: column for role, column in vars(self.roles).items() if column and given.get(role) is None},
-            "directed": "yes" if self.directed else "no",
-        }
-
-    def features(self, preprocessing: Preprocessing, unknown: Unknown) -> tuple[Tensor, Tensor | None, dict[str, int]]:
-        if self.atoms is not None and self.bonds is not None:
-            return torch.from_numpy(self.atoms), torch.from_numpy(self.bonds), {}
-        structure = self.items.structure
-        if structure.nodes is None and preprocessing.nodes:
-            raise DataError("expected a table of nodes with the columns of training, got none", "nodes")
-        frame = structure.nodes or Frame("nodes", {}, np.arange(len(structure.ids)))
-        x, unseen = encode(preprocessing.nodes, frame, unknown)
-        if not preprocessing.edges:
-            return x, None, unseen
-        edge_attr, more = encode(preprocessing.edges, structure.edges, unknown)
-        return x, edge_attr[torch.from_numpy(structure.rows)], {**unseen, **more}
-
-    def graphs(self, x: Tensor, edge_attr: Tensor | None, y: Tensor, level: Level) -> Graphs:
-        structure = self.items.structure
-        pointers = (structure.node_ptr, structure.edge_ptr)
-        node_ptr, edge_ptr = (None if pointer is None else torch.from_numpy(pointer) for pointer in pointers)
-        edge_index = torch.from_numpy(structure.edge_index)
-        return Graphs(x, edge_index, y, level, edge_attr, node_ptr=node_ptr, edge_ptr=edge_ptr)
-
-    def schema(self, preprocessing: Preprocessing, outputs: int) -> Schema:
-        if self.atoms is not None:
-            return Schema(vocabularies=ATOM_VOCABULARIES, edge_vocabularies=BOND_VOCABULARIES, outputs=outputs)
-        nodes, edges = preprocessing.nodes, preprocessing.edges
-        return Schema(
-            features=0 if as_categories(nodes) else sum(column.width for column in nodes) if nodes else 1,
-            vocabularies=vocabularies(nodes) if as_categories(nodes) else (),
-            edge_features=0 if as_categories(edges) else sum(column.width for column in edges),
-            edge_vocabularies=vocabularies(edges) if as_categories(edges) else (),
-            outputs=outputs,
-        )
-
-
-def _read(
-    nodes: Any,
-    edges: Any,
-    graphs: Any,
-    level: Level | None,
-    given: Mapping[str, str | None],
-    directed: bool | None,
-    missing: tuple[str, ...],
-    kinds: Mapping[str, Kind],
-    dropped: Dropped,
-) -> _Read:
-    tables = read_tables(nodes, edges, graphs, level, missing, dropped)
-    tables = _with_kinds(tables, kinds)
-    frames = [table for table in (tables.nodes, tables.graphs, tables.edges) if table is not None]
-    if not frames:
-        raise DataError("expected a table of nodes or of edges, got none", "nodes")
-    name = Path(frames[0].source).name.partition(".")[0]
-    smiles = given.get("smiles")
-    if smiles is not None or tables.edges is None:
-        smiles = known(frames[0], ("smiles",)) if smiles is None else frames[0].find("smiles", smiles)
-    if smiles is not None:
-        if tables.edges is not None or len(frames) > 1:
-            raise DataError("expected one table alone beside a column of molecules", "edges")
-        key = given.get("id")
-        key = frames[0].find("id", key) if key is not None else known(frames[0], ("id", "mol_id"))
-        structure, kept, atoms, bonds = read_molecules(frames[0], smiles, key, dropped)
-        roles = Roles(id=key, smiles=smiles)
-        return _Read(Items(structure, kept), roles, False, (), name, atoms, bonds)
-    roles = find_roles(tables, given)
-    directed = directed if directed is not None else bool(tables.directed)
-    structure = connect(tables, roles, directed, dropped)
-    return _Read(Items(structure, tables.graphs), roles, directed, tables.splits, name)
-
-
-def _with_kinds(tables: Tables, kinds: Mapping[str, Kind]) -> Tables:
-    parts = {name: getattr(tables, name) for name in ("nodes", "edges", "graphs")}
-    columns = {column for part in parts.values() if part is not None for column in part.columns}
-    for column, kind in kinds.items():
-        _check_choice(f"kinds[{column!r}]", kind, KINDS)
-        if column not in columns:
-            raise DataError(f"expected columns of {', '.join(map(repr, sorted(columns)))}, got {column!r}", "kinds")
-    return replace(
-        tables,
-        **{
-            name: replace(part, kinds={**part.kinds, **{c: k for c, k in kinds.items() if c in part.columns}})
-            for name, part in parts.items()
-            if part is not None and kinds
-        },
-    )
+    return Inputs(found.graphs(x, edge_attr, y, level), **found.details(), dropped=len(left_out.rows))
 
 
 @dataclass(frozen=True)
@@ -344,7 +225,10 @@ class _Fitting:
         self, argument: str, frame: Frame | None, names: Sequence[str] | None, rows: Bools, used: set[str | None]
     ) -> tuple[Column, ...]:
         if frame is None:
+            if names:
+                raise DataError(f"expected none without a table of nodes, got {list(names)}", argument)
             return ()
+        label = "" if argument == "features" else "edge "
         chosen = [name for name in frame.columns if name not in used] if names is None else list(names)
         found = []
         for name in chosen:
@@ -352,28 +236,29 @@ class _Fitting:
                 raise DataError(f"expected a column that is not used already, got {name!r}", argument, value=name)
             kind = frame.kind(name)
             if kind is None:
-                self.left_out[name] = "it is empty"
+                self.left_out[label + name] = "it is empty"
                 continue
             if kind == "categorical" and names is None and name not in frame.kinds:
                 distinct = len(set(frame.categories(name)) - {None})
                 if distinct > MAX_CATEGORIES:
                     named = f"named in {argument}, the {MAX_CATEGORIES} most frequent are used"
-                    self.left_out[name] = f"{distinct:,} different texts; {named}"
+                    self.left_out[label + name] = f"{distinct:,} different texts; {named}"
                     continue
             gaps = int(frame.absent(name).sum())
             if gaps:
-                self.missing[name] = gaps
+                self.missing[label + name] = gaps
             found.append(fit_column(frame, name, kind, rows, self.standardise))
         return tuple(found)
 
+    def leave_out(self, graphs: Frame | None, used: set[str | None]) -> None:
+        """Columns of graphs, of which only nodes and edges have features."""
+        for name in () if graphs is None else graphs.columns:
+            if name not in used:
+                self.left_out[f"graph {name}"] = "features are of nodes and edges"
+
 
 def _dropped(on_error: str, path: str | os.PathLike[str] | None) -> Dropped:
-    _check_choice("on_error", on_error, ("raise", "skip"))
+    check_choice("on_error", on_error, ("raise", "skip"))
     if (on_error == "skip") != (path is not None):
         raise DataError("expected a file for the rows that are skipped, with on_error='skip' and only then", "dropped")
     return Dropped(on_error == "skip")
-
-
-def _check_choice(argument: str, value: Any, choices: Sequence[str]) -> None:
-    if value is not None and value not in choices:
-        raise DataError(f"expected one of {', '.join(choices)}, got {value!r}", argument, value=value)
