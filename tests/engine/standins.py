@@ -1,5 +1,7 @@
 """Small tasks with the schema of the real ones."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -20,7 +22,7 @@ FEATURES = {
 """Width of the node features, and outputs."""
 
 
-def stand_in(name: str, options: dict[str, object]) -> Task:
+def stand_in(name: str, options: dict[str, Any]) -> Task:
     """A small task like the data set of that name."""
     if name in ("dictionary_lookup", "hetero_edge_count"):
         return load(name, num_graphs=10, **options)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ import torch
 from sirgcn.engine import checkpoint
 from sirgcn.engine.checkpoint import CheckpointError, Checkpoints
 
-STATE = {
+STATE: dict[str, Any] = {
     "weights": torch.arange(60, dtype=torch.float32).view(3, 20),
     "counts": {0: torch.tensor(3), 1: (1, [2.5, None, "x"])},
     "epoch": 7,

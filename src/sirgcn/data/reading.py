@@ -30,6 +30,7 @@ class Read:
     items: Items
     roles: Roles
     directed: bool
+    missing: tuple[str, ...]
     splits: tuple[Split, ...]
     name: str
     atoms: Ints | None = None
@@ -120,11 +121,11 @@ def read(
         key = frames[0].find("id", key) if key is not None else known(frames[0], ("id", "mol_id"))
         structure, kept, atoms, bonds = read_molecules(frames[0], smiles, key, dropped)
         roles = Roles(id=key, smiles=smiles)
-        return Read(Items(structure, kept), roles, False, (), name, atoms, bonds)
+        return Read(Items(structure, kept), roles, False, missing, (), name, atoms, bonds)
     roles = find_roles(tables, given)
     directed = directed if directed is not None else bool(tables.directed)
     structure = connect(tables, roles, directed, dropped)
-    return Read(Items(structure, tables.graphs), roles, directed, tables.splits, name)
+    return Read(Items(structure, tables.graphs), roles, directed, missing, tables.splits, name)
 
 
 def _with_kinds(tables: Tables, kinds: Mapping[str, Kind]) -> Tables:

@@ -10,7 +10,7 @@ import torch
 
 from sirgcn.data.frames import MISSING, Dropped, Frame, Kind
 from sirgcn.data.graphs import Graphs, Level
-from sirgcn.data.labels import TaskKind, find_labels, find_splits, training_rows
+from sirgcn.data.labels import Labels, TaskKind, find_labels, find_splits, training_rows
 from sirgcn.data.preprocess import (
     MAX_CATEGORIES,
     Column,
@@ -18,8 +18,9 @@ from sirgcn.data.preprocess import (
     Unknown,
     fit_column,
 )
+from sirgcn.data.reading import Read, check_choice, read
 from sirgcn.data.structure import count_repeats
-from sirgcn.data.task import Task
+from sirgcn.data.task import Split, Task
 from sirgcn.data.text import Bools, Ints, Objects
 from sirgcn.data.validate import DataError
 
@@ -96,61 +97,39 @@ def load_tables(
     left_out = _dropped(on_error, dropped)
     given = {"id": id, "source": source, "destination": destination, "graph": graph, "smiles": smiles}
     found = read(nodes, edges, graphs, level, given, directed, tuple(missing), kinds or {}, left_out)
-    items = found.items
-    labels = find_labels(items, [target] if isinstance(target, str) else list(target), level, task, metric)
+    labels = find_labels(found.items, [target] if isinstance(target, str) else list(target), level, task, metric)
     if found.splits and split is None:
-        splits, column, drawn = found.splits, None, "masks of the source"
+        splits, split_column, drawn = found.splits, None, "masks of the source"
     else:
-        one, column, drawn = find_splits(items, labels, split, seed, fractions)
+        one, split_column, drawn = find_splits(found.items, labels, split, seed, fractions)
         splits = (one,)
-    fitting = _Fitting(standardise)
-    node_rows, edge_rows = training_rows(items, labels, splits[0])
-    own, roles = set(labels.names), found.roles
-    in_graphs = items.graphs is not None and own <= set(items.graphs.columns) and labels.level == "graph"
-    used = {
-        "node": {roles.id, roles.graph, column} | (own if labels.level != "edge" and not in_graphs else set()),
-        "edge": {column} | (own if labels.level == "edge" else set()),
-        "graph": {roles.id, roles.key, roles.smiles, column} | own,
-    }
-    node_columns = fitting.columns("features", items.structure.nodes, features, node_rows, used["node"])
-    edge_columns = fitting.columns("edge_features", items.structure.edges, edge_features, edge_rows, used["edge"])
-    fitting.leave_out(items.graphs, used["graph"])
-    preprocessing = Preprocessing(
-        labels.level,
-        found.roles,
-        node_columns,
-        edge_columns,
-        found.directed,
-        tuple(missing),
-        labels.names,
-        labels.classes,
-    )
+    fitting = _Fitting(found, labels, split_column, standardise)
+    preprocessing = fitting.fit(splits[0], features, edge_features)
     x, edge_attr, unseen = found.features(preprocessing, "other")
-    if left_out.lenient:
-        left_out.write(Path(dropped))  # type: ignore[arg-type]
-    loops, repeats = count_repeats(items.structure.edge_index, len(items.structure.ids))
-    details = {
-        "preprocessing": preprocessing,
-        **found.details(),
-        "inferred": {**found.inferred(given), **labels.inferred, "split": drawn},
-        "missing": fitting.missing,
-        "left_out": fitting.left_out,
-        "unseen": unseen,
-        "targets": labels.names,
-        "self_loops": loops,
-        "repeated_edges": repeats,
-        "dropped": len(left_out.rows),
-    }
+    if dropped is not None:
+        left_out.write(Path(dropped))
+    graphs_found = found.graphs(x, edge_attr, labels.y, labels.level)
+    loops, repeats = count_repeats(graphs_found.edge_index.numpy(), graphs_found.num_nodes)
     return Task(
         name or found.name,
-        found.graphs(x, edge_attr, labels.y, labels.level),
+        graphs_found,
         found.schema(preprocessing, labels.outputs),
         splits,
         labels.loss,
         labels.metric,
         version="own data",
         classes=labels.classes,
-        details=details,
+        details={
+            "preprocessing": preprocessing,
+            **found.details(),
+            "inferred": {**found.inferred(given), **labels.inferred, "split": drawn},
+            "missing": fitting.missing,
+            "left_out": fitting.left_out,
+            "unseen": unseen,
+            "self_loops": loops,
+            "repeated_edges": repeats,
+            "dropped": len(left_out.rows),
+        },
     )
 
 
@@ -208,53 +187,79 @@ def apply_tables(
         y = torch.full((rows,), -1)
     else:
         y = torch.full((rows, len(preprocessing.targets)), float("nan")).squeeze(1)
-    if left_out.lenient:
-        left_out.write(Path(dropped))  # type: ignore[arg-type]
+    if dropped is not None:
+        left_out.write(Path(dropped))
     return Inputs(found.graphs(x, edge_attr, y, level), **found.details(), dropped=len(left_out.rows))
 
 
 @dataclass(frozen=True)
 class _Fitting:
-    """Columns fitted on training rows; what was missing in them, and which were left out and why."""
+    """Preprocessing fitted on the training rows; what was missing in the columns, and which were left out and why."""
 
+    found: Read
+    labels: Labels
+    split_column: str | None
     standardise: bool
     missing: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
-    def columns(
+    def fit(self, split: Split, features: Sequence[str] | None, edge_features: Sequence[str] | None) -> Preprocessing:
+        found, labels = self.found, self.labels
+        structure, graphs = found.items.structure, found.items.graphs
+        node_rows, edge_rows = training_rows(found.items, labels, split)
+        # What has a part of its own in a task is no feature.
+        used = {"node": {found.roles.id, found.roles.graph}, "edge": set(), "graph": set(vars(found.roles).values())}
+        for name in labels.names:
+            # The target of a graph may stand in the table of nodes.
+            in_nodes = labels.level == "graph" and (graphs is None or name not in graphs.columns)
+            used["node" if in_nodes else labels.level].add(name)
+        nodes = self._columns("features", structure.nodes, features, node_rows, used["node"])
+        edges = self._columns("edge_features", structure.edges, edge_features, edge_rows, used["edge"])
+        for name in () if graphs is None else graphs.columns:
+            if name not in used["graph"] and name != self.split_column:
+                self.left_out[f"graph {name}"] = "features are of nodes and edges"
+        return Preprocessing(
+            labels.level,
+            found.roles,
+            nodes,
+            edges,
+            found.directed,
+            found.missing,
+            labels.names,
+            labels.classes,
+        )
+
+    def _columns(
         self, argument: str, frame: Frame | None, names: Sequence[str] | None, rows: Bools, used: set[str | None]
     ) -> tuple[Column, ...]:
         if frame is None:
             if names:
                 raise DataError(f"expected none without a table of nodes, got {list(names)}", argument)
             return ()
-        label = "" if argument == "features" else "edge "
-        chosen = [name for name in frame.columns if name not in used] if names is None else list(names)
-        found = []
-        for name in chosen:
+        used = used | {self.split_column}
+        columns = []
+        for name in [name for name in frame.columns if name not in used] if names is None else names:
             if frame.find(argument, name) in used:
                 raise DataError(f"expected a column that is not used already, got {name!r}", argument, value=name)
+            label = name if argument == "features" else f"edge {name}"
             kind = frame.kind(name)
-            if kind is None:
-                self.left_out[label + name] = "it is empty"
+            reason = "it is empty" if kind is None else self._too_many(frame, name, kind) if names is None else None
+            if kind is None or reason is not None:
+                self.left_out[label] = str(reason)
                 continue
-            if kind == "categorical" and names is None and name not in frame.kinds:
-                distinct = len(set(frame.categories(name)) - {None})
-                if distinct > MAX_CATEGORIES:
-                    named = f"named in {argument}, the {MAX_CATEGORIES} most frequent are used"
-                    self.left_out[label + name] = f"{distinct:,} different texts; {named}"
-                    continue
-            gaps = int(frame.absent(name).sum())
-            if gaps:
-                self.missing[label + name] = gaps
-            found.append(fit_column(frame, name, kind, rows, self.standardise))
-        return tuple(found)
+            if gaps := int(frame.absent(name).sum()):
+                self.missing[label] = gaps
+            columns.append(fit_column(frame, name, kind, rows, self.standardise))
+        return tuple(columns)
 
-    def leave_out(self, graphs: Frame | None, used: set[str | None]) -> None:
-        """Columns of graphs, of which only nodes and edges have features."""
-        for name in () if graphs is None else graphs.columns:
-            if name not in used:
-                self.left_out[f"graph {name}"] = "features are of nodes and edges"
+    def _too_many(self, frame: Frame, name: str, kind: Kind) -> str | None:
+        """Why a column of texts that nobody asked for is left out."""
+        if kind != "categorical" or name in frame.kinds:
+            return None
+        count = len(set(frame.categories(name)) - {None})
+        if count <= MAX_CATEGORIES:
+            return None
+        return f"{count:,} different texts; named as a feature, the {MAX_CATEGORIES} most frequent are used"
 
 
 def _dropped(on_error: str, path: str | os.PathLike[str] | None) -> Dropped:
