@@ -17,10 +17,10 @@ _DEEPCHEM = "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets"
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 _CIFAR10 = "md5:c32a1d4ab5d03f1284b67883e8d87530"
 
-# The hashes of the published files, where they are known; a file of the name and another hash is refused. Checked here
-# against the files themselves: minesweeper, tolokers, Cora, ZINC's index files, ESOL. The other sha256 come from public
-# records of downloads by third parties (one record alone for amazon_ratings and questions), the md5 of the images are
-# those that torchvision checks, written down from memory: none of these has been compared with a file.
+# The hashes of the published files, where they are known; a file of the name and another hash is refused. Compared with
+# the files themselves: minesweeper, tolokers, Cora, ZINC's index files, ESOL. The others were found in public records of
+# downloads by third parties (several agree on MNIST, CIFAR-10, arxiv.zip and amazon_ratings; questions rests on one
+# project's), not compared with a file.
 _PUBLISHED = """
 sha256:a58ba741d123bf892fe5c872138d07463d75a2e9012360b8dd78ac2d4766d428 roman_empire.npz
 sha256:4c3a3e3b9d9f6cba0fede4625a00aad8c5721c1a36ed771367f446763241c7dd amazon_ratings.npz
