@@ -35,7 +35,7 @@ class Description:
         left_out: columns that are not used, and why.
         sizes: graphs, nodes, edges; nodes of a graph where there are several.
         degrees: of the edges into a node: min, median, mean, max; and how many nodes have no edge at all.
-        edges: self-loops, repeated edges, whether every edge is there both ways, rows that were dropped.
+        edges: self-loops, repeated edges, whether all are there both ways and equally often, rows that were dropped.
         labels: rows of each class, or min, mean, deviation and max of numbers; rows without a label.
         homophily: label agreement along edges, of classes of nodes.
         missing: missing values by column.

@@ -1,6 +1,6 @@
 """Targets and splits of a user's tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -112,10 +112,14 @@ def find_labels(
     items: Items, target: Sequence[str], level: Level | None, task: TaskKind | None, metric: str | None
 ) -> Labels:
     """The targets: their columns, level and kind as the caller says, or as names and values say."""
-    tables = {"graph": items.graphs, "node": items.structure.nodes, "edge": items.structure.edges}
+    tables: dict[Level, Frame | None] = {
+        "graph": items.graphs,
+        "node": items.structure.nodes,
+        "edge": items.structure.edges,
+    }
     inferred = {}
     if not target:
-        target, level = _usual_target({name: table for name, table in tables.items() if level in (None, name)}, level)
+        target, level = _usual_target(tables, level)
         inferred["target"] = target[0]
     if level is None:
         holding = [name for name, table in tables.items() if table is not None and set(target) <= set(table.columns)]
@@ -123,9 +127,8 @@ def find_labels(
             columns = {name: list(table.columns) for name, table in tables.items() if table is not None}
             got = f"{' and '.join(holding)} tables have it: say level=" if holding else f"got {columns}"
             raise DataError(f"expected a column of one table, {got}", "target", value=list(target))
-        level = holding[0]  # type: ignore[assignment]
-        inferred["level"] = str(level)
-    assert level is not None
+        level = holding[0]
+        inferred["level"] = level
     frames = [items.frame(level, name) for name in target]
     for frame, name in zip(frames, target, strict=True):
         frame.find("target", name)
@@ -141,16 +144,16 @@ def find_labels(
     return replace(labels, y=y, inferred={**inferred, **labels.inferred})
 
 
-def _usual_target(tables: dict[str, Frame | None], level: Level | None) -> tuple[list[str], Level | None]:
-    found = {name: known(table, TARGET_NAMES) for name, table in tables.items() if table is not None}
-    names = {name: column for name, column in found.items() if column is not None}
-    if len(names) != 1:
-        raise DataError(
-            f"expected the name of the target's column, or one column of {', '.join(TARGET_NAMES)}, got {len(names)}",
-            "target",
-        )
-    ((where, column),) = names.items()
-    return [column], level or where  # type: ignore[return-value]
+def _usual_target(tables: Mapping[Level, Frame | None], level: Level | None) -> tuple[list[str], Level]:
+    # The target of a graph may stand in the table of nodes.
+    levels: list[Level] = list(tables) if level is None else ["graph", "node"] if level == "graph" else [level]
+    found = [(name, known(table, TARGET_NAMES)) for name in levels if (table := tables[name]) is not None]
+    names = [(name, column) for name, column in found if column is not None]
+    if not names or (level is None and len(names) > 1):
+        usual = ", ".join(TARGET_NAMES)
+        raise DataError(f"expected the target's column, or one of {usual}, got {len(names)} of them", "target")
+    ((where, column), *_) = names
+    return [column], level or where
 
 
 def _one_target(frame: Frame, name: str, level: Level, task: TaskKind | None, metric: str | None) -> Labels:

@@ -102,8 +102,9 @@ def read(
     missing: tuple[str, ...],
     kinds: Mapping[str, Kind],
     dropped: Dropped,
+    asked: bool = True,
 ) -> Read:
-    """The tables of `load_tables` and `apply_tables`; `given` are the roles that the caller names."""
+    """The tables of `load_tables`, or, not `asked`, of `apply_tables`; `given` names columns."""
     tables = read_tables(nodes, edges, graphs, level, missing, dropped)
     tables = _with_kinds(tables, kinds)
     frames = [table for table in (tables.nodes, tables.graphs, tables.edges) if table is not None]
@@ -122,7 +123,7 @@ def read(
         structure, kept, atoms, bonds = read_molecules(frames[0], smiles, key, dropped)
         roles = Roles(id=key, smiles=smiles)
         return Read(Items(structure, kept), roles, False, missing, (), name, atoms, bonds)
-    roles = find_roles(tables, given)
+    roles = find_roles(tables, given, asked)
     directed = directed if directed is not None else bool(tables.directed)
     structure = connect(tables, roles, directed, dropped)
     return Read(Items(structure, tables.graphs), roles, directed, missing, tables.splits, name)

@@ -68,11 +68,14 @@ class Tables:
     roles: Roles | None = None
 
 
-def find_roles(tables: Tables, given: Mapping[str, str | None]) -> Roles:
-    """The columns that the caller named, the others by their usual names; or those that the source itself has."""
+def find_roles(tables: Tables, given: Mapping[str, str | None], asked: bool = True) -> Roles:
+    """The columns that the caller named, the others by their usual names; or those that the source itself has.
+
+    Unless `asked`, the names are those of training, and a source that has its own needs none of them.
+    """
     if tables.roles is not None:
         for name, column in given.items():
-            if column not in (None, getattr(tables.roles, name)):
+            if asked and column not in (None, getattr(tables.roles, name)):
                 raise DataError(f"expected none, for the source says which column it is, got {column!r}", name)
         return tables.roles
     nodes, edges, graphs = tables.nodes, tables.edges, tables.graphs

@@ -18,7 +18,7 @@ _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 _CIFAR10 = "md5:c32a1d4ab5d03f1284b67883e8d87530"
 
 # The hashes of the published files, where they are known; a file of the name and another hash is refused. Compared with
-# the files themselves: minesweeper, tolokers, Cora, ZINC's index files, ESOL. The others were found in public records of
+# the files themselves: minesweeper, tolokers, Cora, ZINC's index files, ESOL. The others are from public records of
 # downloads by third parties (several agree on MNIST, CIFAR-10, arxiv.zip and amazon_ratings; questions rests on one
 # project's), not compared with a file.
 _PUBLISHED = """

@@ -1,4 +1,4 @@
-"""From tables to the graphs' structure: which column is what, ids to places, both ways of an edge, graphs in order."""
+"""From tables to the graphs' structure: ids to places, edges both ways, graphs one after the other."""
 
 from dataclasses import dataclass
 
@@ -41,7 +41,7 @@ class Structure:
 def connect(tables: Tables, roles: Roles, directed: bool, dropped: Dropped) -> Structure:
     """Ids to places. An edge to an unknown node, or between graphs, is refused or dropped.
 
-    Undirected, an edge is there both ways: a row whose reverse is not a row gets it.
+    Undirected, an edge is there both ways, equally often: a row without a partner the other way gets one.
     """
     edges = tables.edges
     assert edges is not None
@@ -69,29 +69,43 @@ def connect(tables: Tables, roles: Roles, directed: bool, dropped: Dropped) -> S
         alone = _alone(source, destination, len(named.ids))
         source, destination = np.append(source, destination[alone]), np.append(destination, source[alone])
         rows, added = np.append(rows, rows[alone]), np.append(added, alone[alone])
-    if named.graph is None:
-        return Structure(tables.nodes, rest, named.ids, np.stack([source, destination]), rows, added)
-    count = 0 if named.graph_ids is None else len(named.graph_ids)
-    # Stable, so that within a graph nodes and edges keep the order of their tables.
-    order, edge_order = (np.argsort(codes, kind="stable") for codes in (named.graph, named.graph[source]))
+    structure = Structure(tables.nodes, rest, named.ids, np.stack([source, destination]), rows, added)
+    if named.graph is None or named.graph_ids is None:
+        return structure
+    return _grouped(structure, named.graph, named.graph_ids)
+
+
+def _grouped(one: Structure, graph: Ints, graph_ids: Objects) -> Structure:
+    """The nodes and edges of one graph after those of another; within a graph they keep the order of their tables."""
+    of_edges = graph[one.edge_index[0]]
+    order, edge_order = (np.argsort(codes, kind="stable") for codes in (graph, of_edges))
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
+    node_ptr, edge_ptr = (
+        np.append(0, np.bincount(codes, minlength=len(graph_ids)).cumsum()) for codes in (graph, of_edges)
+    )
     return Structure(
-        None if tables.nodes is None else tables.nodes.take(order),
-        rest,
-        named.ids[order],
-        np.stack([rank[source[edge_order]], rank[destination[edge_order]]]),
-        rows[edge_order],
-        added[edge_order],
-        named.graph_ids,
-        *(np.append(0, np.bincount(codes, minlength=count).cumsum()) for codes in (named.graph, named.graph[source])),
+        None if one.nodes is None else one.nodes.take(order),
+        one.edges,
+        one.ids[order],
+        rank[one.edge_index[:, edge_order]],
+        one.rows[edge_order],
+        one.added[edge_order],
+        graph_ids,
+        node_ptr,
+        edge_ptr,
     )
 
 
 def _alone(source: Ints, destination: Ints, count: int) -> Bools:
-    """Which edges have no edge the other way."""
-    there = pd.Series(destination * count + source).isin(source * count + destination).to_numpy()
-    return ~there & (source != destination)
+    """Which edges have no partner the other way: of n edges u to v and m edges v to u, the last n - m."""
+    key, reverse = source * count + destination, destination * count + source
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    partners = np.searchsorted(ordered, reverse, "right") - np.searchsorted(ordered, reverse)
+    return (place >= partners) & (source != destination)
 
 
 @dataclass(frozen=True, eq=False)

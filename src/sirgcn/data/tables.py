@@ -76,8 +76,8 @@ def load_tables(
         features: columns of the nodes to use; default: all others.
         edge_features: columns of the edges to use; default: all others.
         kinds: what columns hold, where it is not what their values say: numeric, boolean, categorical, list or time.
-        directed: whether an edge goes one way only; default: as the source says, else no. Undirected, a row whose
-            reverse is not a row gets it.
+        directed: whether an edge goes one way only; default: as the source says, else no. Undirected, every edge is
+            there both ways, equally often: a row without a partner the other way gets one, with the same features.
         task: default: classification of names, truth values and up to 20 different whole numbers, else regression.
         metric: of `METRICS`; default: accuracy, mae, or roc_auc for several targets of 0 and 1.
         seed: of a split that is drawn.
@@ -178,7 +178,8 @@ def apply_tables(
     """
     left_out = _dropped(on_error, dropped)
     level, roles = preprocessing.level, preprocessing.roles
-    found = read(nodes, edges, graphs, level, vars(roles), preprocessing.directed, preprocessing.missing, {}, left_out)
+    directed, missing = preprocessing.directed, preprocessing.missing
+    found = read(nodes, edges, graphs, level, vars(roles), directed, missing, {}, left_out, asked=False)
     x, edge_attr, _ = found.features(preprocessing, unknown)
     structure = found.items.structure
     graph_count = 1 if structure.graph_ids is None else len(structure.graph_ids)

@@ -444,8 +444,8 @@ def read_tables(nodes: Table, edges: Table, graphs: Table | None, directed: bool
     adjacency = np.zeros((len(ids), len(ids)))
     for a, b in pairs:
         adjacency[a, b] += 1
-        if not directed and a != b and (b, a) not in pairs:
-            adjacency[b, a] += 1
+    if not directed:
+        adjacency = np.maximum(adjacency, adjacency.T)
     holder = graphs or nodes
     if "label" not in holder.columns or (graphs is not None and "label" in nodes.columns):
         raise Refused
