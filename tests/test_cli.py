@@ -74,6 +74,14 @@ def test_data_sets_are_listed_and_described() -> None:
     assert "node" in run("data", "describe", "dictionary_lookup")[1].lower()
 
 
+def test_missing_files_fail_the_check(tmp_path: Path) -> None:
+    code, text = run("data", "verify", "Cora", "--data", str(tmp_path))
+    assert code == 1
+    assert "ind.cora.graph" in text
+    assert "missing" in text
+    assert run("data", "verify", "pattern")[0] == 0
+
+
 def test_dry_run_says_what_would_be_run_and_runs_nothing(tmp_path: Path) -> None:
     code, text = run("reproduce", "table1", "-m", "SIR-GCN", "-s", "0-1", "--dry-run", "--results", str(tmp_path))
     assert code == 0

@@ -27,7 +27,8 @@ data_app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 
-out, err = Console(), Console(stderr=True)
+# In a file or a pipe, tables need not fold.
+out, err = Console(width=None if sys.stdout.isatty() else 200), Console(stderr=True)
 
 Models = Annotated[
     list[str] | None, typer.Option("--models", "-m", help="Rows, by title; several by repeating. Default: all.")
@@ -307,18 +308,25 @@ def data_fetch(name: Annotated[str, typer.Argument(help="A data set.")], data: R
 def data_verify(
     name: Annotated[str, typer.Argument(help="A data set.")], data: Root = None, as_json: AsJson = False
 ) -> None:
-    """Check the hashes of a data set's files."""
+    """Check the hashes of a data set's files; the exit code is 1 if one is missing or not what it should be."""
     from sirgcn.data.catalog import verify
 
     found = verify(name, data)
-    _show(("file", "state"), list(found.items()), as_json)
+    if not found and not as_json:
+        out.print(f"{name}: made here, there are no files to check", markup=False)
+    else:
+        _show(("file", "state"), list(found.items()), as_json)
+    if any(state == "missing" or "expected" in state for state in found.values()):
+        raise typer.Exit(1)
 
 
 def _show(head: tuple[str, ...], rows: list[tuple[Any, ...]], as_json: bool) -> None:
     if as_json:
         print(json.dumps([dict(zip(head, row, strict=True)) for row in rows]))
         return
-    table = Table(*head, box=None)
+    table = Table(box=None)
+    for place, name in enumerate(head):
+        table.add_column(name, no_wrap=place == 0, overflow="fold")
     for row in rows:
         table.add_row(*(f"{entry:,}" if isinstance(entry, int | float) else str(entry) for entry in row))
     out.print(table, markup=False)

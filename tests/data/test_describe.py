@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sirgcn.data import Graphs, Schema, Split, Task
+from sirgcn.data import Graphs, Schema, Split, Task, load
 from sirgcn.data.describe import describe
 from sirgcn.data.homophily import homophily
 from sirgcn.data.tables import load_tables
@@ -94,6 +94,13 @@ def test_published_measures_of_real_graphs(
     assert round(found.homophily.edge, 2) == edge
     assert round(found.homophily.adjusted, 2) == adjusted
     assert round(found.homophily.informativeness, 2) == informativeness
+
+
+@pytest.mark.skipif(DATA is None, reason="SIRGCN_DATA is not set")
+def test_published_measures_of_cora() -> None:
+    found = describe(load("Cora")).homophily
+    assert found is not None
+    assert [round(value, 2) for value in (found.edge, found.adjusted, found.informativeness)] == [0.81, 0.77, 0.59]
 
 
 @given(labelled_graphs())

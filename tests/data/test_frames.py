@@ -213,6 +213,14 @@ def test_numbers_truth_and_times_are_read_exactly(tmp_path: Path, reader: str) -
     np.testing.assert_array_equal(typed.numbers("b", "boolean"), [1, np.nan])
 
 
+@pytest.mark.parametrize("cell", ["inf", "-Infinity", "+INF"])
+def test_numbers_and_infinities_are_no_categories(tmp_path: Path, reader: str, cell: str) -> None:
+    with pytest.raises(DataError, match="expected a number as in 1 other rows") as refusal:
+        read(tmp_path, f"a\n1.5\n{cell}\n{cell}\n").kind("a")
+    assert (refusal.value.row, refusal.value.value) == (2, cell)
+    assert read(tmp_path, f"a\nword\n1.5\n{cell}\n").kind("a") == "categorical"
+
+
 @pytest.mark.parametrize(
     ("read_as", "cell", "message"),
     [

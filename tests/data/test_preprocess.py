@@ -91,9 +91,11 @@ def test_the_most_frequent_categories_are_kept() -> None:
     table = frame(c=["a", "b", "b", "c", "c", "c"])
     (column,) = fit(table, limit=2)
     assert column.categories == ("b", "c")
-    codes, unseen = encode((column,), table, "other")
+    assert column.rare
+    # What training has seen is not refused, though it has no slot of its own.
+    codes, unseen = encode((column,), table, "raise")
     assert codes.squeeze(1).tolist() == [2, 0, 0, 1, 1, 1]
-    assert unseen == {"c": 1}
+    assert unseen == {}
 
 
 @pytest.mark.parametrize("names", [["10", "9", "1.5"], ["b", "a", "B"], ["2", "x", "10"]])
@@ -160,7 +162,7 @@ def columns(draw: st.DrawFn) -> Column:
     kind: Kind = draw(st.sampled_from(get_args(Kind)))
     if kind == "categorical":
         names = draw(st.lists(NAMES, unique=True, max_size=4))
-        return Column(draw(NAMES), kind, categories=tuple(names), gaps=draw(st.booleans()))
+        return Column(draw(NAMES), kind, categories=tuple(names), gaps=draw(st.booleans()), rare=draw(st.booleans()))
     size = draw(st.integers(0, 4)) if kind == "list" else 1
     numbers = st.floats(allow_nan=False, allow_infinity=False)
     positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
@@ -213,6 +215,7 @@ GOOD = Preprocessing("node", Roles(id="id"), (Column("a", "numeric", (0.5,), (2.
         (["nodes", 1, "categories"], ["a", "a"], "nodes[1].categories"),
         (["nodes", 1, "mean"], [1.0], "nodes[1].mean"),
         (["nodes", 0, "gaps"], "no", "nodes[0].gaps"),
+        (["nodes", 0, "rare"], 0, "nodes[0].rare"),
     ],
 )
 def test_json_that_was_changed_is_refused_with_its_place(place: list[Any], value: Any, field: str) -> None:

@@ -221,6 +221,7 @@ def test_unknown_options_are_refused_with_the_known_ones() -> None:
         load("ogbn-arxiv", self_loop=False)
     with pytest.raises(TypeError, match="roman-empire: expected one of no options, got 'file'"):
         load("roman-empire", file="texas")
+    assert DATASETS["mnist"].options == ("limit", "colour", "edge_values", "workers")
 
 
 def test_what_is_made_here_needs_no_files(tmp_path: Path) -> None:

@@ -160,11 +160,16 @@ def _cluster(root: Any, seed: int = 0, num_graphs: int = 12_000) -> Task:
 
 
 def _superpixels(
-    root: Any, name: str, limit: int | None = None, colour: bool = False, edge_values: bool = False
+    root: Any,
+    name: str,
+    limit: int | None = None,
+    colour: bool = False,
+    edge_values: bool = False,
+    workers: int | None = None,
 ) -> Task:
     from sirgcn.data.superpixels import superpixel_task
 
-    return superpixel_task(name, root, limit=limit, colour=colour, edge_values=edge_values)
+    return superpixel_task(name, root, limit=limit, colour=colour, edge_values=edge_values, workers=workers)
 
 
 def _drawn(

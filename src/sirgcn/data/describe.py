@@ -177,7 +177,8 @@ def _columns(preprocessing: Preprocessing) -> dict[str, str]:
 
 def _way(column: Column) -> str:
     if column.kind == "categorical":
-        return f"categorical, {len(column.categories)} categories and other or missing"
+        most = "most frequent " if column.rare else ""
+        return f"categorical, {len(column.categories)} {most}categories and other or missing"
     words = {"time": "time in days", "list": f"list of {len(column.mean)}"}.get(column.kind, column.kind)
     if column.kind in ("numeric", "time"):
         words += f", mean {column.mean[0]:.4g}, deviation {column.scale[0]:.4g}"

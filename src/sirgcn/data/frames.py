@@ -23,6 +23,7 @@ MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 """Texts that stand for a missing value in a text file. An id is read as it stands and cannot be missing."""
 
 NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+INFINITY = "[+-]?(?:[Ii]nf(?:inity)?|INF(?:INITY)?)"
 DATE = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}:[0-9]{2})?)?"
@@ -142,7 +143,8 @@ class Frame:
         for found, form in (("boolean", TRUTH), ("list", r"\[(?s:.*)"), ("time", DATE)):
             if here.matches(form).all():
                 return found  # type: ignore[return-value]
-        if numbers.mean() >= MOSTLY:
+        # Numbers and infinities are no categories, however many there are of either.
+        if numbers.mean() >= MOSTLY or (numbers.any() and here.take(~numbers).matches(INFINITY).all()):
             place = int(np.flatnonzero(~absent)[~numbers][0])
             value = self.value(column, place)
             raise self.error(
@@ -286,10 +288,13 @@ class Dropped:
 
     def write(self, path: Path) -> None:
         """The rows as CSV: table, row, column, value, reason."""
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(("table", "row", "column", "value", "reason"))
-            writer.writerows(self.rows)
+        try:
+            with path.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                writer.writerow(("table", "row", "column", "value", "reason"))
+                writer.writerows(self.rows)
+        except OSError as error:
+            raise DataError(f"expected a file that can be written, got: {error}", "dropped", str(path)) from error
 
 
 def check_names(source: str, names: Sequence[str]) -> None:

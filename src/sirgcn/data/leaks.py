@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sirgcn.data.graphs import Graphs
 from sirgcn.data.preprocess import Column, Preprocessing, as_categories
-from sirgcn.data.task import Split, Task
+from sirgcn.data.task import Task
 from sirgcn.data.text import Floats
 
 # With fewer labels, a column fits them by chance.
@@ -35,10 +35,7 @@ def find_leaks(task: Task, labels: Tensor | None) -> list[str]:
                 found.append(f"column {name} determines the target: is it known before the target is?")
             if task.level != "graph" and _counts_up(values):
                 found.append(f"column {name} counts the rows: an id is no feature")
-    for number, split in enumerate(task.splits):
-        where = f" of split {number}" if len(task.splits) > 1 else ""
-        found += [f"{text}{where}" for text in _twins(task, split)]
-    return found
+    return found + _twins(task)
 
 
 def _labelled(task: Task, labels: Tensor | None) -> tuple[Any, Any]:
@@ -125,7 +122,7 @@ def _counts_up(values: Floats) -> bool:
     return bool(reach > 0 and np.abs(ordered - even).max() < 0.1 * reach / len(ordered))
 
 
-def _twins(task: Task, split: Split) -> list[str]:
+def _twins(task: Task) -> list[str]:
     if task.over == "graphs":
         marks, what = _graph_marks(task.graphs), "look like a training graph (same features, same neighbourhoods)"
     elif task.over == "nodes":
@@ -134,9 +131,14 @@ def _twins(task: Task, split: Split) -> list[str]:
         source, target = task.graphs.edge_index
         low, high = torch.minimum(source, target), torch.maximum(source, target)
         marks, what = low * task.graphs.num_nodes + high, "join the nodes of a training edge"
-    train = marks[split.train]
-    counts = {part: int(torch.isin(marks[getattr(split, part)], train).sum()) for part in ("val", "test")}
-    return [f"{count:,} {task.over} of {part} {what}" for part, count in counts.items() if count]
+    found = []
+    for number, split in enumerate(task.splits):
+        where = f" of split {number}" if len(task.splits) > 1 else ""
+        for part in ("val", "test"):
+            count = int(torch.isin(marks[getattr(split, part)], marks[split.train]).sum())
+            if count:
+                found.append(f"{count:,} {task.over} of {part}{where} {what}")
+    return found
 
 
 def _node_marks(graphs: Graphs) -> Tensor:

@@ -43,8 +43,9 @@ class Column:
         mean: m, one per number; none for categories.
         scale: s.
         categories: those of the training rows, in their order.
-        gaps: whether training had missing values (for categories: or rare ones beyond the limit). Other columns than
-            categories then get one more feature, 1 where the value is missing.
+        gaps: whether training had missing values. Other columns than categories then get one more feature, 1 where the
+            value is missing.
+        rare: whether training had categories beyond the limit: then any that is not among these is read as other.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Column:
     scale: tuple[float, ...] = ()
     categories: tuple[str, ...] = ()
     gaps: bool = False
+    rare: bool = False
 
     @property
     def width(self) -> int:
@@ -87,7 +89,7 @@ class Column:
         absent = pd.isna(values)
         other = (codes < 0) & ~absent
         codes[codes < 0] = len(names)
-        if unknown == "raise" and other.any() and self.kind == "categorical":
+        if unknown == "raise" and other.any() and not self.rare:
             row = int(other.argmax())
             known = ", ".join(map(repr, names)) or "none"
             raise frame.error(
@@ -96,7 +98,8 @@ class Column:
                 row,
                 values[row],
             )
-        return codes, int(other.sum()) + (0 if self.gaps else self._check_absent(frame, absent, unknown))
+        unseen = 0 if self.rare else int(other.sum())
+        return codes, unseen + (0 if self.gaps else self._check_absent(frame, absent, unknown))
 
     def values(self, frame: Frame) -> tuple[Floats, Bools]:
         """The numbers `[rows, n]`, and where they are missing."""
@@ -120,7 +123,7 @@ def fit_column(
         gone = len(texts) > len(here)
         names, counts = np.unique(here, return_counts=True)
         most = np.argsort(-counts, kind="stable")[:limit]
-        return Column(name, kind, categories=tuple(sort_names(names[most])), gaps=gone or len(names) > limit)
+        return Column(name, kind, categories=tuple(sort_names(names[most])), gaps=gone, rare=len(names) > limit)
     empty = Column(name, kind)
     values, absent = empty.values(frame)
     rows = values[training & ~absent]
@@ -283,6 +286,7 @@ def _read_column(read: _Reader) -> Column:
         read.numbers("scale"),
         read.strings("categories"),
         read.truth("gaps"),
+        read.truth("rare"),
     )
     size = {"list": len(column.scale), "categorical": 0}.get(column.kind, 1)
     if not len(column.mean) == len(column.scale) == size:

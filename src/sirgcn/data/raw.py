@@ -103,7 +103,14 @@ class Raw:
                 raise DataError(f"cannot be unpacked into {folder}: {error}", self.archive.name) from error
         for file in missing:
             if file.url is not None:
-                download(file.url, folder / file.name, file.checksum)
+                try:
+                    download(file.url, folder / file.name, file.checksum)
+                except DataError as error:
+                    # Who brings one file by hand will bring them all.
+                    others = [other.name for other in self.missing(root) if other is not file]
+                    if not others:
+                        raise
+                    raise replace(error, message=f"{error.message}; likewise {', '.join(others)}") from error
         return folder
 
     def version(self, folder: Path, strict: bool = True) -> str:

@@ -101,10 +101,11 @@ def _alone(source: Ints, destination: Ints, count: int) -> Bools:
     """Which edges have no partner the other way: of n edges u to v and m edges v to u, the last n - m."""
     key, reverse = source * count + destination, destination * count + source
     order = np.argsort(key, kind="stable")
-    ordered = key[order]
+    keys, first, counts = np.unique(key[order], return_index=True, return_counts=True)
     place = np.empty_like(order)
-    place[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
-    partners = np.searchsorted(ordered, reverse, "right") - np.searchsorted(ordered, reverse)
+    place[order] = np.arange(len(order)) - np.repeat(first, counts)
+    found = pd.Index(keys).get_indexer(pd.Index(reverse))
+    partners = np.append(counts, 0)[found]
     return (place >= partners) & (source != destination)
 
 

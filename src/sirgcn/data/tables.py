@@ -213,7 +213,10 @@ class _Fitting:
         for name in labels.names:
             # The target of a graph may stand in the table of nodes.
             in_nodes = labels.level == "graph" and (graphs is None or name not in graphs.columns)
-            used["node" if in_nodes else labels.level].add(name)
+            table = used["node" if in_nodes else labels.level]
+            if name in table or name == self.split_column:
+                raise DataError(f"expected a column that is not used already, got {name!r}", "target", value=name)
+            table.add(name)
         nodes = self._columns("features", structure.nodes, features, node_rows, used["node"])
         edges = self._columns("edge_features", structure.edges, edge_features, edge_rows, used["edge"])
         for name in () if graphs is None else graphs.columns:
@@ -238,9 +241,9 @@ class _Fitting:
                 raise DataError(f"expected none without a table of nodes, got {list(names)}", argument)
             return ()
         used = used | {self.split_column}
-        columns = []
+        columns: list[Column] = []
         for name in [name for name in frame.columns if name not in used] if names is None else names:
-            if frame.find(argument, name) in used:
+            if frame.find(argument, name) in used or name in (column.name for column in columns):
                 raise DataError(f"expected a column that is not used already, got {name!r}", argument, value=name)
             label = name if argument == "features" else f"edge {name}"
             kind = frame.kind(name)

@@ -1,6 +1,6 @@
 """A task: graphs, splits, loss and metric. The training engine sees nothing else."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -69,8 +69,10 @@ class Split:
         check_at_least(1, count=count)
         check_at_least(0, seed=seed)
         # Written so that NaN is refused too.
-        if not (min(fractions) >= 0 < fractions[0] and abs(sum(fractions) - 1) < 1e-9):
-            raise DataError(f"expected a first above 0, none below 0, and the sum 1, got {fractions}", "fractions")
+        three: Sequence[float] = fractions
+        if not (len(three) == 3 and min(three) >= 0 < three[0] and abs(sum(three) - 1) < 1e-9):
+            expected = "expected three, the first above 0, none below 0, and the sum 1"
+            raise DataError(f"{expected}, got {fractions}", "fractions")
         if strata is None:
             strata = torch.zeros(count, dtype=torch.int64)
         check_shape("strata", strata, (count,), (torch.int64,))
@@ -272,6 +274,8 @@ def _check_inputs(name: str, tensor: Tensor | None, width: int, vocabularies: tu
         if vocabularies:
             raise DataError("the schema expects categories, got numbers", name)
     else:
+        if width:
+            raise DataError("the schema expects numbers, got categories", name)
         check_shape(name, tensor, (None, len(vocabularies)), (torch.int64,))
         check_range(name, tensor, 0, torch.tensor(vocabularies))
 

@@ -328,6 +328,9 @@ def kind_of(table: Table, column: str) -> str | None:
         raise Unsure
     if sum(numbers) >= 0.9 * len(numbers):
         raise Refused
+    others = {value.lstrip("+-") for value, fits in zip(stripped, numbers, strict=True) if not fits}
+    if any(numbers) and others <= {"inf", "Inf", "INF", "infinity", "Infinity", "INFINITY"}:
+        raise Refused
     return "categorical"
 
 
