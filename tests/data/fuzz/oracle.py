@@ -160,8 +160,10 @@ def fits_schema(tensor: Any, width: int, sizes: tuple[int, ...]) -> bool:
         return not width and not sizes
     if tensor.is_floating_point():
         return bool(tensor.size(1) == width and not sizes)
-    return tensor.size(1) == len(sizes) and all(
-        v < size for row in tensor.tolist() for v, size in zip(row, sizes, strict=True)
+    return (
+        not width
+        and tensor.size(1) == len(sizes)
+        and all(v < size for row in tensor.tolist() for v, size in zip(row, sizes, strict=True))
     )
 
 
