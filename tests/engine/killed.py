@@ -20,7 +20,6 @@ from pathlib import Path
 import torch
 
 from sirgcn.data import Graphs, Schema, Split, Task, hetero_edge_count
-from sirgcn.engine import checkpoint
 from sirgcn.engine.checkpoint import Checkpoints, weights_sha256
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.loop import Trainer
@@ -78,7 +77,7 @@ def die_at_write(number: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return real_replace(self, target)
 
-    checkpoint.os.fsync = fsync  # type: ignore[attr-defined]
+    os.fsync = fsync  # type: ignore[assignment]
     Path.replace = replace  # type: ignore[method-assign,assignment]
 
 

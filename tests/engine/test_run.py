@@ -193,3 +193,22 @@ def test_process_that_is_killed_is_recorded_as_failed(experiment: config.Experim
     assert run_all([run], settings, report=kill) == {run: FAILED}
     (record,) = records.read(settings.file(run.experiment))
     assert record["error"] == "the process ended with signal 9"
+
+
+@pytest.mark.parametrize(("target", "level"), [("label", "node"), ("kind", "edge")])
+def test_ones_own_tables_are_trained_on(tmp_path: Path, target: str, level: str) -> None:
+    nodes = "".join(f"{i},{i % 7},{'ab'[i % 2]}\n" for i in range(40))
+    edges = "".join(f"{i % 40},{(i * 3 + 1) % 40},{'xy'[i % 3 == 0]}\n" for i in range(90))
+    (tmp_path / "nodes.csv").write_text(f"id,size,label\n{nodes}")
+    (tmp_path / "edges.csv").write_text(f"source,target,kind\n{edges}")
+    options = f'nodes = "{tmp_path}/nodes.csv", edges = "{tmp_path}/edges.csv", target = "{target}"'
+    (tmp_path / "own.toml").write_text(
+        f'data = "tables"\ncolumns = [{{ title = "own", options = {{ {options}, level = "{level}" }} }}]\n'
+        '[train]\nepochs = 2\nbatch_size = "none"\n[[models]]\ntitle = "SIR-GCN"\n'
+    )
+    (run,) = plan(config.load(tmp_path / "own.toml"), seeds=[0])
+    settings = Settings(tmp_path / "results", tmp_path / "runs", threads=1)
+    assert execute(run, settings) == DONE
+    (record,) = records.read(settings.file(run.experiment))
+    assert record["metric"] == "accuracy"
+    assert 0 <= record["metrics"]["test"] <= 1

@@ -47,15 +47,27 @@ def save(path: str | Path, content: Graphs | dict[str, Tensor], header: dict[str
     about = json.dumps({"version": VERSION, "level": level, "header": header}, sort_keys=True)
     metadata = {"format": FORMAT, "about": about, "sha256": sha256_of(about, tensors)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    write_atomic(path, dump_safetensors(tensors, metadata))
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a file so that it is there in full or not at all, whatever interrupts the writing."""
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
         with part.open("xb") as file:
-            file.write(dump_safetensors(tensors, metadata))
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+    # The new name itself must reach the disk; only POSIX lets a folder be opened for that.
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def load(path: str | Path) -> tuple[Graphs | dict[str, Tensor], dict[str, Any]]:

@@ -6,8 +6,6 @@ the tensors' file and one of itself. The JSON is written last, so that a checkpo
 
 import hashlib
 import json
-import os
-import uuid
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as dump_safetensors
 from torch import Tensor, nn
 
+from sirgcn.data.cache import write_atomic
 from sirgcn.data.graphs import sha256_of
 
 FORMAT = 1
@@ -99,26 +98,6 @@ def read(path: Path) -> dict[str, Any]:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path}: not a whole checkpoint ({type(error).__name__}: {error})") from error
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file so that it is there in full or not at all, whatever interrupts the writing."""
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with part.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    # The new name itself must reach the disk; only POSIX lets a folder be opened for that.
-    if os.name == "posix":
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _digest(body: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ import re
 import tomllib
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
@@ -169,10 +169,6 @@ class Experiment:
         """The protocol for a row, full or reduced."""
         changes = {**model.train, **(self.reduced if is_reduced else {})}
         return changed(self.train, changes, f"{self.name}: train")
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
 
 
 def _named(kind: str, entries: Sequence[Any], title: str) -> Any:
