@@ -1,0 +1,141 @@
+r"""What the query can do to the aggregated neighbourhood: nothing but a shift in PNA (Section 4.4), and, for any layer,
+two measured numbers that place it in Figure 3.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch_geometric.utils import degree, scatter
+
+Layer = Callable[[Tensor, Tensor], Tensor]
+
+_REDUCE = {"sum": "sum", "mean": "mean", "max": "max", "min": "min"}
+MOMENTS = {"std": 2, "skewness": 3, "kurtosis": 4}
+"""PNA's aggregators of central moments, by their order."""
+
+PNA_AGGREGATORS = (*_REDUCE, *MOMENTS)
+"""The aggregators of `pna_query_influence`."""
+
+
+class Influence(NamedTuple):
+    """Two sides for the nodes with a neighbour: PNA's aggregate, and that of the keys alone plus the query's part."""
+
+    aggregated: Float[Tensor, "nodes channels"]
+    shifted: Float[Tensor, "nodes channels"]
+    shift: Float[Tensor, "nodes channels"]
+
+
+def pna_query_influence(
+    aggregator: str,
+    x: Float[Tensor, "nodes features"],
+    edge_index: Int[Tensor, "2 edges"],
+    query: Float[Tensor, "channels features"],
+    key: Float[Tensor, "channels features"],
+) -> Influence:
+    r"""PNA (Section 4.4): in :math:`m(h_v, h_u) = W_K h_v + b_u`, with :math:`b_u = W_Q h_u`, the query is a shift.
+
+    .. math:: \bigoplus_{v \in N(u)} m(h_v, h_u) = \bigoplus_{v \in N(u)} W_K h_v + s_u
+
+    :math:`s_u = b_u` for mean, max and min; :math:`|N(u)| \, b_u` for sum; 0 for the standard deviation and for PNA's
+    normalised moments :math:`\sqrt[n]{E[(m - E[m])^n]}` (the root keeps its sign), where it cancels.
+
+    Args:
+        aggregator: one of `PNA_AGGREGATORS`.
+        x: node features.
+        edge_index: messages go from row 0 to row 1.
+        query: W_Q.
+        key: W_K.
+    """
+    if aggregator not in PNA_AGGREGATORS:
+        raise ValueError(f"aggregator: expected one of {', '.join(PNA_AGGREGATORS)}, got {aggregator!r}")
+    source, target = edge_index.long()
+    bias, keys = x @ query.T, x @ key.T
+    num_neighbors = degree(target, x.size(0), dtype=x.dtype)
+    shift = torch.zeros_like(bias)
+    if aggregator in _REDUCE:
+        shift = num_neighbors[:, None] * bias if aggregator == "sum" else bias
+    with_query = _aggregate(aggregator, keys[source] + bias[target], target, x.size(0))
+    without = _aggregate(aggregator, keys[source], target, x.size(0))
+    has = num_neighbors > 0
+    return Influence(with_query[has], (without + shift)[has], shift[has])
+
+
+def _aggregate(aggregator: str, messages: Tensor, target: Tensor, num_nodes: int) -> Tensor:
+    if aggregator in _REDUCE:
+        return scatter(messages, target, dim_size=num_nodes, reduce=_REDUCE[aggregator])
+    mean = scatter(messages, target, dim_size=num_nodes, reduce="mean")
+    order = MOMENTS[aggregator]
+    moment = scatter((messages - mean[target]) ** order, target, dim_size=num_nodes, reduce="mean")
+    return moment.sign() * moment.abs() ** (1 / order)
+
+
+class Place(NamedTuple):
+    """A layer's place in Figure 3, see `measured_place`.
+
+    `context` is how far a query changes what its neighbours do, 0 for an isotropic layer; `growth` is 1 where the
+    effect of the neighbours grows with their number (sum) and 0 where it does not (mean).
+    """
+
+    context: float
+    growth: float
+
+
+def measured_place(layers: Sequence[Layer], channels: int, num_nodes: int = 8, seed: int = 0) -> Place:
+    r"""Two properties of a layer, measured (Figure 3): the mean over layers with other weights.
+
+    On a random undirected graph without self-loops, with f the layer's output at a node u, :math:`h_u, h_u'` two
+    queries and H, H' two draws of all other nodes' features,
+
+    .. math::
+        \mathrm{context} = \frac{\lVert [f(h_u', H') - f(h_u', H)] - [f(h_u, H') - f(h_u, H)] \rVert}
+            {\lVert f(h_u', H') - f(h_u', H) \rVert + \lVert f(h_u, H') - f(h_u, H) \rVert},
+        \qquad
+        \mathrm{growth} = \log_2 \frac{\lVert f_2(h_u, H') - f_2(h_u, H) \rVert}{\lVert f(h_u, H') - f(h_u, H) \rVert}.
+
+    The first is 0 where a message depends on the key alone, and where the query only adds a term of its own: GIN's
+    residual, GraphSAGE's root weight, PNA's :math:`b_u`. In the second, :math:`f_2` sees the graph with two copies of
+    every node, each joined to both copies of its neighbours: the proportions of a neighbourhood stay, its size doubles.
+
+    Args:
+        layers: the same layer with several draws of its weights, each called as `layer(x, edge_index)`.
+        channels: the width of x.
+        num_nodes: of the graph.
+        seed: of graph and features.
+    """
+    if not layers:
+        raise ValueError("layers: expected at least one, got none")
+    generator = torch.Generator().manual_seed(seed)
+    # A ring and random chords: every node has a neighbour.
+    chords = torch.rand(num_nodes, num_nodes, generator=generator) < 0.4
+    ring = torch.eye(num_nodes, dtype=torch.bool).roll(1, 0)
+    edges = ((chords | chords.T | ring | ring.T) & ~torch.eye(num_nodes, dtype=torch.bool)).nonzero().T.contiguous()
+    found = torch.tensor(
+        [_place(layer, edges, channels, num_nodes, generator) for layer in layers], dtype=torch.float64
+    )
+    context, growth = found.mean(0).tolist()
+    return Place(context, growth)
+
+
+@torch.no_grad()
+def _place(layer: Layer, edges: Tensor, channels: int, num_nodes: int, generator: torch.Generator) -> Place:
+    one, other = torch.randn(2, num_nodes, channels, generator=generator, dtype=torch.float64)
+    query = torch.randn(2, channels, generator=generator, dtype=torch.float64)
+
+    def effect(own: Tensor, edge_index: Tensor, copies: int) -> Tensor:
+        """How u's output changes from H to H'."""
+        outputs = []
+        for features in (one, other):
+            x = features.clone()
+            x[0] = own
+            outputs.append(layer(x.repeat(copies, 1), edge_index)[0])
+        return outputs[1] - outputs[0]
+
+    first, second = (effect(own, edges, 1) for own in query)
+    shifts = torch.cartesian_prod(torch.arange(2), torch.arange(2)).T * num_nodes
+    doubled = (edges.unsqueeze(1) + shifts.unsqueeze(2)).flatten(1)
+    context = (second - first).norm() / (second.norm() + first.norm())
+    growth = (effect(query[0], doubled, 2).norm() / first.norm()).log2()
+    return Place(float(context), float(growth))

@@ -1,0 +1,323 @@
+r"""Pseudometrics on node features (Section 3): what a task deems similar, and the rules that make new ones.
+
+A pseudometric d is called as `d(x, y)` on rows of features and gives all distances between them, `[n, m]`; leading
+dimensions are batches. A contextual one, :math:`d(x, y; h_u)`, is called as `d(x, y, query=h_u)`. Where d is known to
+be :math:`\lVert g(x) - g(y) \rVert`, its `features` is g. Use float64: squares of distances lose half of the digits.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from sirgcn.nn import SIRConv
+
+Features = Callable[[Tensor, Tensor | None], Tensor]
+"""g(x; h_u): features `[*, n, F]` and a query `[*, Q]` or None to `[*, n, S]`."""
+
+
+class _Squared(Protocol):
+    def __call__(self, x: Tensor, y: Tensor, query: Tensor | None) -> Tensor:
+        """All squared distances, `[*, n, m]`."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pseudometric:
+    r"""d(x, y), or d(x, y; h_u) where it is contextual (Definition 1, Assumption 1).
+
+    Remark 1 as operators: `a * d`, `d1 & d2` for :math:`\sqrt{d_1^2 + d_2^2}` (0 where both are) and `d ** p` with
+    0 < p <= 1 keep Assumption 1 wherever the parts do.
+
+    Args:
+        name: how it is written.
+        squared: d^2 between all rows of x `[*, n, F]` and of y `[*, m, F]`.
+        features: g with d = ||g(x) - g(y)||, where one is known.
+        contextual: whether d asks for a query.
+    """
+
+    name: str
+    squared: _Squared
+    features: Features | None = None
+    contextual: bool = False
+
+    def __call__(self, x: Tensor, y: Tensor | None = None, query: Tensor | None = None) -> Tensor:
+        """All distances, `[*, n, m]`; y defaults to x."""
+        return self.squares(x, y, query).sqrt()
+
+    def squares(self, x: Tensor, y: Tensor | None = None, query: Tensor | None = None) -> Tensor:
+        """All squared distances, `[*, n, m]`; y defaults to x."""
+        y = x if y is None else y
+        for name, rows in (("x", x), ("y", y)):
+            if rows.dim() < 2:
+                raise ValueError(f"{name}: expected rows of features [n, channels], got shape {list(rows.shape)}")
+        if x.size(-1) != y.size(-1):
+            raise ValueError(f"y: expected {x.size(-1)} channels as x has, got {y.size(-1)}")
+        self.check_query(query)
+        return self.squared(x, y, query)
+
+    def check_query(self, query: Tensor | None) -> None:
+        """Refuse a query where d takes none, and none where it takes one."""
+        if self.contextual and query is None:
+            raise ValueError(f"query: {self.name} is contextual and expects the query's features h_u, got None")
+        if not self.contextual and query is not None:
+            raise ValueError(f"query: {self.name} is not contextual and expects None, got {list(query.shape)}")
+
+    def __rmul__(self, factor: float) -> "Pseudometric":
+        """`a * d` for a > 0."""
+        if not isinstance(factor, (int, float)):
+            return NotImplemented
+        if not factor > 0:
+            raise ValueError(f"a * d: expected a > 0 (Remark 1), got {factor}")
+        g = self.features
+        return Pseudometric(
+            f"{factor:g} * {self.name}",
+            lambda x, y, query: factor**2 * self.squared(x, y, query),
+            None if g is None else lambda x, query: factor * g(x, query),
+            self.contextual,
+        )
+
+    __mul__ = __rmul__
+
+    def __and__(self, other: "Pseudometric") -> "Pseudometric":
+        r""":math:`\sqrt{d_1^2 + d_2^2}`: similar is what both deem similar; a query goes to those that ask for one."""
+        if not isinstance(other, Pseudometric):
+            return NotImplemented
+        one, two = self.features, other.features
+        features: Features | None = None
+        if one is not None and two is not None:
+            features = lambda x, query: _joined(one(x, self._own(query)), two(x, other._own(query)))  # noqa: E731
+        return Pseudometric(
+            f"sqrt({self.name}^2 + {other.name}^2)",
+            lambda x, y, query: self.squared(x, y, self._own(query)) + other.squared(x, y, other._own(query)),
+            features,
+            self.contextual or other.contextual,
+        )
+
+    def __pow__(self, exponent: float) -> "Pseudometric":
+        """`d ** p` for 0 < p <= 1; above 1 the triangle inequality fails."""
+        if not 0 < exponent <= 1:
+            raise ValueError(f"d ** p: expected 0 < p <= 1 (Remark 1), got {exponent}")
+        if exponent == 1:
+            return self
+        return Pseudometric(
+            f"({self.name})^{exponent:g}",
+            lambda x, y, query: self.squared(x, y, query) ** exponent,
+            contextual=self.contextual,
+        )
+
+    def _own(self, query: Tensor | None) -> Tensor | None:
+        return query if self.contextual else None
+
+    def __repr__(self) -> str:
+        return f"Pseudometric({self.name}{'; h_u' * self.contextual})"
+
+
+def feature_distance(g: Callable[..., Tensor], name: str | None = None, contextual: bool = False) -> Pseudometric:
+    r""":math:`\lVert g(x) - g(y) \rVert` of any module or function, which satisfies Assumption 1 whatever g is.
+
+    Args:
+        g: maps rows `[*, n, F]` to `[*, n, S]`; if `contextual`, `g(x, query)` with a query `[*, Q]`.
+        name: how it is written.
+        contextual: whether g reads the query h_u.
+    """
+
+    def features(x: Tensor, query: Tensor | None) -> Tensor:
+        with observed(g):
+            return g(x, query) if contextual else g(x)
+
+    return Pseudometric(
+        name or str(getattr(g, "__name__", type(g).__name__)),
+        lambda x, y, query: row_distances(features(x, query), features(y, query)).square(),
+        features,
+        contextual,
+    )
+
+
+def euclidean() -> Pseudometric:
+    r""":math:`\lVert x - y \rVert`: its hash function is linear (Figure 2, left)."""
+    return feature_distance(lambda x: x, "euclidean")
+
+
+def squared_score() -> Pseudometric:
+    r""":math:`\lVert x^2 - y^2 \rVert`, squares by element: a score and its negative are similar (Figures 1 and 2)."""
+    return feature_distance(lambda x: x.square(), "squared_score")
+
+
+def mahalanobis(precision: Tensor) -> Pseudometric:
+    r""":math:`\sqrt{(x - y)^\top P (x - y)}` for a symmetric P `[F, F]` without negative eigenvalues.
+
+    P is the inverse of a covariance; where it has no full rank, d is no metric but still a pseudometric.
+    """
+    check_symmetric(precision, "precision")
+    values, vectors = torch.linalg.eigh(precision)
+    smallest = float(values.min()) if values.numel() else 0.0
+    if smallest < -1e-10 * float(values.abs().max().clamp(min=1e-300)):
+        raise ValueError(f"precision: expected no negative eigenvalue, got {smallest:.3g}")
+    root = vectors * values.clamp(min=0).sqrt()
+    return feature_distance(lambda x: x @ root, "mahalanobis")
+
+
+def discrete() -> Pseudometric:
+    """0 for equal rows, else 1: with it every difference counts, and counts the same."""
+
+    def squared(x: Tensor, y: Tensor, query: Tensor | None) -> Tensor:
+        return (x.unsqueeze(-2) != y.unsqueeze(-3)).any(-1).to(torch.float64)
+
+    return Pseudometric("discrete", squared)
+
+
+def gaussian(base: Pseudometric | None = None, scale: float = 1.0) -> Pseudometric:
+    r"""The distance of a Gaussian kernel's features, :math:`\sqrt{2 - 2 \exp(-d^2(x, y) / 2 s^2)}`.
+
+    The kernel is positive definite for every d of Assumption 1; on Euclidean space it is integrally strictly positive
+    definite, so that D of Corollary 1 becomes a metric.
+
+    Args:
+        base: d; None is the Euclidean distance.
+        scale: s.
+    """
+    if not scale > 0:
+        raise ValueError(f"scale: expected more than 0, got {scale}")
+    of = euclidean() if base is None else base
+    return Pseudometric(
+        f"gaussian({of.name}, {scale:g})",
+        lambda x, y, query: -2 * torch.expm1(of.squared(x, y, query) / (-2 * scale**2)),
+        contextual=of.contextual,
+    )
+
+
+def table_distance(distances: Tensor, name: str = "table") -> Pseudometric:
+    """Prior knowledge about categories: `d(x, y) = distances[x, y]` for one column of integers.
+
+    `distances` `[K, K]` is symmetric, not negative and 0 on the diagonal; `check_axioms` tells whether the triangle
+    inequality holds, `check_assumption` whether Assumption 1 does.
+    """
+    check_distances(distances, "distances")
+    squares = distances.square()
+
+    def squared(x: Tensor, y: Tensor, query: Tensor | None) -> Tensor:
+        if x.size(-1) != 1 or x.is_floating_point():
+            raise ValueError(f"x: {name} expects one column of integers, got {x.dtype} with {x.size(-1)} columns")
+        return squares[x, y.transpose(-1, -2)]
+
+    return Pseudometric(name, squared)
+
+
+def manhattan() -> Pseudometric:
+    r""":math:`\sum_i |x_i - y_i|`: a metric that violates Assumption 1 (Remark 1 therefore does not speak of it).
+
+    Between the origin and the four points :math:`\pm e_1, \pm e_2` the origin would have to be the midpoint of every
+    two of the others. Its root, `manhattan() ** 0.5`, satisfies the assumption (Schoenberg 1938).
+    """
+
+    def squared(x: Tensor, y: Tensor, query: Tensor | None) -> Tensor:
+        return torch.cdist(_floating(x), _floating(y), p=1).square()
+
+    return Pseudometric("manhattan", squared)
+
+
+def violating_example() -> tuple[Pseudometric, Tensor]:
+    """A metric and a sample on which it violates Assumption 1: `manhattan()` on 0, ±e1 and ±e2, `[5, 2]`."""
+    axes = torch.eye(2, dtype=torch.float64)
+    return manhattan(), torch.cat([torch.zeros_like(axes[:1]), axes, -axes])
+
+
+def layer_distance(conv: SIRConv) -> Pseudometric:
+    r"""The contextual pseudometric that a trained layer has learnt (Eq. 11, read through Eqs. 9 and 10).
+
+    .. math:: d(x, y; h_u) = \lVert W_R \, \sigma(W_Q h_u + W_K x) - W_R \, \sigma(W_Q h_u + W_K y) \rVert
+
+    With the sum aggregator the layer's output is the hash of this d, so that two neighbourhoods of one query are as far
+    apart in the output as D says; with `mean` as far as D / n. Of a `message_network` g, d is that of
+    :math:`g([h_u \Vert x])`. Layers with edge features are refused: their messages are no function of x and h_u.
+    """
+    if not isinstance(conv, SIRConv):
+        raise TypeError(f"conv: expected a SIRConv, got {type(conv).__name__}; feature_distance takes any g")
+    if conv.edge_dim is not None:
+        raise ValueError(f"conv: expected a layer without edge features, got edge_dim={conv.edge_dim}")
+    return feature_distance(_Message(conv), f"messages of {conv!r}", contextual=True)
+
+
+class _Message(nn.Module):
+    """g(x; h_u) of a layer, without what it adds once per node."""
+
+    def __init__(self, conv: SIRConv) -> None:
+        super().__init__()
+        self.conv = conv
+
+    def forward(self, x: Tensor, query: Tensor) -> Tensor:
+        conv, query = self.conv, query.unsqueeze(-2)
+        if conv.message_network is not None:
+            shape = torch.broadcast_shapes(x.shape[:-1], query.shape[:-1])
+            return conv.message_network(torch.cat([query.expand(*shape, -1), x.expand(*shape, -1)], dim=-1))
+        return conv.lin_relation(conv.activation(conv.lin_query(query) + conv.lin_key(x)))
+
+
+@contextmanager
+def observed(*functions: object) -> Iterator[None]:
+    """Trained modules among the functions are looked at, not trained: no dropout, no batch statistics, no gradient."""
+    modules = [part for function in functions if isinstance(function, nn.Module) for part in function.modules()]
+    modes = [module.training for module in modules]
+    try:
+        for module in modules:
+            module.training = False
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in zip(modules, modes, strict=True):
+            module.training = mode
+
+
+def check_symmetric(matrix: Tensor, name: str = "matrix") -> None:
+    """Refuse what is not a square, finite, symmetric floating-point matrix with at least one row."""
+    if matrix.dim() != 2 or matrix.size(0) != matrix.size(1) or not matrix.is_floating_point():
+        raise ValueError(
+            f"{name}: expected a square floating-point matrix, got {matrix.dtype} of shape {list(matrix.shape)}"
+        )
+    if matrix.numel() == 0:
+        raise ValueError(f"{name}: expected at least one row, got an empty matrix")
+    if not bool(matrix.isfinite().all()):
+        raise ValueError(f"{name}: expected finite entries, got some that are not")
+    gap = (matrix - matrix.T).abs()
+    if float(gap.max()) > _tolerance(matrix):
+        i, j = divmod(int(gap.argmax()), matrix.size(0))
+        raise ValueError(
+            f"{name}: expected a symmetric matrix, got {float(matrix[i, j]):.6g} at [{i}, {j}] "
+            f"and {float(matrix[j, i]):.6g} at [{j}, {i}]"
+        )
+
+
+def check_distances(matrix: Tensor, name: str = "distances") -> None:
+    """Refuse what is not a symmetric matrix of distances: none negative, 0 on the diagonal."""
+    check_symmetric(matrix, name)
+    if float(matrix.min()) < 0:
+        i, j = divmod(int(matrix.argmin()), matrix.size(0))
+        raise ValueError(f"{name}: expected no negative distance, got {float(matrix.min()):.6g} at [{i}, {j}]")
+    own = matrix.diagonal().abs()
+    if float(own.max()) > _tolerance(matrix):
+        raise ValueError(f"{name}: expected 0 on the diagonal, got {float(own.max()):.6g} at {int(own.argmax())}")
+
+
+def _tolerance(matrix: Tensor) -> float:
+    """Rounding in the entries: a few units in the last place of the largest."""
+    return 64 * torch.finfo(matrix.dtype).eps * float(matrix.abs().max())
+
+
+def row_distances(x: Tensor, y: Tensor) -> Tensor:
+    """Euclidean distances between all rows, `[*, n, m]`.
+
+    Differences first: through a matrix product two close rows would lose all their digits.
+    """
+    return torch.cdist(_floating(x), _floating(y), compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def _floating(x: Tensor) -> Tensor:
+    return x if x.is_floating_point() else x.double()
+
+
+def _joined(one: Tensor, two: Tensor) -> Tensor:
+    shape = torch.broadcast_shapes(one.shape[:-1], two.shape[:-1])
+    return torch.cat([one.expand(*shape, -1), two.expand(*shape, -1)], dim=-1)

@@ -1,0 +1,80 @@
+r"""The soft-isomorphic readout as Corollary 1 on graphs (Section 3.2), with the virtual node as context."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sirgcn.nn import SIRReadout, VirtualNode
+from sirgcn.theory.multisets import distance_matrix
+from sirgcn.theory.pseudometrics import Pseudometric, feature_distance
+
+
+class ReadoutSides(NamedTuple):
+    """Both sides of the statement, for every two graphs."""
+
+    readout: Float[Tensor, "graphs graphs"]
+    distance: Float[Tensor, "graphs graphs"]
+
+
+def readout_pseudometric(readout: SIRReadout, has_context: bool = False) -> Pseudometric:
+    r"""The pseudometric on nodes that a readout has learned (Section 3.2).
+
+    .. math:: d(h, h') = \lVert \mathrm{MLP}_R(h) - \mathrm{MLP}_R(h') \rVert
+
+    With `has_context` it is contextual, :math:`d(h, h'; z_G)`: both nodes get the state :math:`z_G` of the virtual node
+    added first, as `VirtualNode.spread` does; the query is :math:`z_G`.
+    """
+    if not has_context:
+        return feature_distance(readout.network, "readout")
+    return feature_distance(lambda x, state: readout.network(x + state.unsqueeze(-2)), "readout", contextual=True)
+
+
+@torch.no_grad()
+def readout_distances(
+    readout: SIRReadout,
+    x: Float[Tensor, "nodes features"],
+    batch: Int[Tensor, " nodes"],
+    virtual_node: VirtualNode | None = None,
+    state: Float[Tensor, "graphs features"] | None = None,
+) -> ReadoutSides:
+    r"""Corollary 1 for graphs with equal numbers of nodes (Section 3.2).
+
+    .. math::
+        \lVert R(G_1) - R(G_2) \rVert = D(G_1, G_2), \qquad
+        R(G) = \sum_{v \in V_G} r(h_v; z_G), \qquad r(h; z) = \mathrm{MLP}_R(h + z)
+
+    D is the double sum of Eq. 6 over the nodes with their graphs' contexts, with
+    :math:`d((h, z), (h', z')) = \lVert r(h; z) - r(h'; z') \rVert`; where two graphs share their context it is the
+    contextual :math:`D(\cdot, \cdot; z_G)`, and without a virtual node z is 0. A readout that takes the mean over n
+    nodes gives D / n.
+
+    Args:
+        readout: R, with MLP_R for r.
+        x: node features, after the last layer.
+        batch: the graph of every node, in order.
+        virtual_node: whose `spread` brings the context into the features.
+        state: z_G of every graph; None takes the virtual node's start.
+    """
+    sizes = torch.bincount(batch)
+    if len(sizes) == 0 or bool((sizes != sizes[0]).any()):
+        raise ValueError(f"batch: expected graphs with equal numbers of nodes, at least one, got {sizes.tolist()}")
+    if bool((batch.diff() < 0).any()):
+        raise ValueError("batch: expected the nodes of a graph side by side, graph after graph")
+    if virtual_node is None and state is not None:
+        raise ValueError("state: expected None without a virtual node")
+    context = torch.zeros(len(sizes), x.size(1), dtype=x.dtype)
+    seen = x
+    if virtual_node is not None:
+        context = virtual_node.start(len(sizes)) if state is None else state
+        seen = virtual_node.spread(x, context, batch)
+    found = readout(seen, batch, dim_size=len(sizes))
+    width = x.size(1)
+    d = feature_distance(lambda rows: readout.network(rows[..., :width] + rows[..., width:]), "readout")
+    # Without its features a pseudometric is summed as Eq. 6 has it: the other side is a sum of features already.
+    rows = torch.cat([x, context[batch]], dim=1).unflatten(0, (len(sizes), -1))
+    distance = distance_matrix(replace(d, features=None), rows)
+    scale = int(sizes[0]) if readout.aggr == "mean" else 1
+    return ReadoutSides((found[:, None] - found).norm(dim=-1), distance / scale)

@@ -1,0 +1,165 @@
+r"""Which graphs a SIR-GCN with random weights tells apart: those of the modified 1-WL test (Section 4.5), and more of
+them with random features (Section 3.1, after Sato et al.).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from sirgcn.nn import SIRGCN, RandomFeatures, SIRReadout
+from sirgcn.theory.wl import count_nodes, joined
+
+THRESHOLD = 1e-9
+"""Two outputs count as different above this relative distance: rounding gives 1e-15, and what 1-WL separates more."""
+
+
+class RandomSIRGCN(nn.Module):
+    r"""A stack of `SIRConv` without residuals and the soft-isomorphic readout, in float64, with drawn weights.
+
+    Sigma and the readout's activation are tanh: analytic and not a polynomial, so that sums of it are injective on
+    multisets for almost all weights, as Section 4.5 asks of a hash.
+
+    Args:
+        in_channels: width of the node features.
+        layers: how many `SIRConv`; with 0 the readout sees the features.
+        channels: width of all layers and of the result.
+        seed: of the weights; torch's global random state is left as it was.
+    """
+
+    def __init__(self, in_channels: int, layers: int, channels: int = 16, seed: int = 0) -> None:
+        super().__init__()
+        if layers < 0:
+            raise ValueError(f"layers: expected at least 0, got {layers}")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.gnn = SIRGCN(in_channels, channels, layers, act=None, activation="tanh") if layers else None
+            width = channels if layers else in_channels
+            network = nn.Sequential(nn.Linear(width, channels), nn.Tanh(), nn.Linear(channels, channels))
+            self.readout = SIRReadout(network)
+        self.double()
+
+    def nodes(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Node features `(*, nodes, channels)`."""
+        return x if self.gnn is None else self.gnn(x, edge_index)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        """The readout of every graph, `(*, graphs, channels)`."""
+        num_graphs = int(batch.max()) + 1 if batch.numel() else 0
+        return self.readout(self.nodes(x, edge_index), batch, dim_size=num_graphs)
+
+
+@torch.no_grad()
+def sir_separation(one: Data, other: Data, layers: int, channels: int = 16, seed: int = 0) -> float:
+    r"""How far a SIR-GCN with random weights tells two graphs apart (Section 4.5).
+
+    .. math:: \frac{\lVert h_{G_1} - h_{G_2} \rVert}{\lVert h_{G_1} \rVert + \lVert h_{G_2} \rVert}
+
+    Above `THRESHOLD` with L layers exactly where the modified 1-WL test counts other colours in round L, for almost all
+    weights. Labels (integers) enter as indicators of the labels of both graphs, real features as they are, and a graph
+    without x gets ones.
+    """
+    together = joined(one, other)
+    x = as_features(together.x, together.num_nodes)
+    found = RandomSIRGCN(x.size(1), layers, channels, seed)(x, together.edge_index, together.batch)
+    first, second = found.norm(dim=1)
+    scale = float(first + second)
+    return float((found[0] - found[1]).norm()) / scale if scale > 0 else 0.0
+
+
+def as_features(x: Tensor | None, num_nodes: int) -> Tensor:
+    """Features `(nodes, features)` in float64: ones, indicators of the labels of every column, or x itself."""
+    if x is None:
+        return torch.ones(num_nodes, 1, dtype=torch.float64)
+    x = x if x.dim() > 1 else x.unsqueeze(1)
+    if x.is_floating_point():
+        return x.double()
+    columns = [(column[:, None] == column.unique()).double() for column in x.unbind(1)]
+    return torch.cat(columns, dim=1)
+
+
+@dataclass(frozen=True)
+class Frequency:
+    """How often something happened, with the 95% interval of Wilson's score."""
+
+    hits: int
+    trials: int
+
+    @property
+    def rate(self) -> float:
+        """The share."""
+        return self.hits / self.trials
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """What the probability lies in."""
+        z, n, p = 1.959964, self.trials, self.rate
+        middle, half = p + z * z / (2 * n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
+        return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.hits} of {self.trials} ({low:.3f} to {high:.3f})"
+
+
+@torch.no_grad()
+def distinct_nodes(data: Data, nodes: Sequence[int], draws: int = 200, layers: int = 1, seed: int = 0) -> Frequency:
+    r"""How often random features give pairwise different outputs to nodes that are equal without them (Section 3.1).
+
+    "One may also inject stochasticity into the node features to distinguish between nodes with identical features and
+    neighborhood features with high probability."
+
+    Args:
+        data: a graph.
+        nodes: some of its nodes, such as a class of `Refinement.classes`.
+        draws: of the features, each with one column uniform in [0, 1).
+        layers: of the SIR-GCN.
+        seed: of weights and features.
+    """
+    if len(nodes) < 2:
+        raise ValueError(f"nodes: expected at least two, got {list(nodes)}")
+    x = as_features(data.x, count_nodes(data)).expand(draws, -1, -1)
+    x = RandomFeatures(seed=seed)(x)
+    found = RandomSIRGCN(x.size(-1), layers, seed=seed).nodes(x, data.edge_index)[:, list(nodes)]
+    gaps = torch.cdist(found, found) / found.norm(dim=-1).amax(1)[:, None, None]
+    gaps = gaps + torch.diag_embed(torch.full(gaps.shape[:2], torch.inf, dtype=gaps.dtype))
+    return Frequency(int((gaps.flatten(1).amin(1) > THRESHOLD).sum()), draws)
+
+
+@torch.no_grad()
+def random_feature_test(
+    one: Data, other: Data, layers: int = 3, draws: int = 1000, channels: int = 4, seed: int = 0
+) -> float:
+    r"""The p-value of "with random features, both graphs have the same mean output", by Hotelling's test.
+
+    A single draw tells any two graphs apart, and a graph from itself: what stays invariant under isomorphism is the
+    distribution of the output over draws. Where 1-WL cannot tell two graphs apart, their distributions may still
+    differ, as nodes meet their own random feature again along a cycle; those of isomorphic graphs are equal. With
+
+    .. math::
+        T^2 = (\bar h_1 - \bar h_2)^\top \bigl(\tfrac{1}{m} S_1 + \tfrac{1}{m} S_2\bigr)^{-1} (\bar h_1 - \bar h_2)
+
+    over m draws each, the p-value is that of a chi-square with `channels` degrees of freedom.
+    """
+    if draws <= 10 * channels:
+        raise ValueError(f"draws: expected more than 10 for each of {channels} channels, got {draws}")
+    together = joined(one, other)
+    x = as_features(together.x, together.num_nodes).expand(draws, -1, -1)
+    x = RandomFeatures(seed=seed)(x)
+    samples = RandomSIRGCN(x.size(-1), layers, channels, seed)(x, together.edge_index, together.batch).unbind(-2)
+    gap = samples[0].mean(0) - samples[1].mean(0)
+    covariance = sum((sample.T.cov() for sample in samples), start=torch.zeros(channels, channels)) / draws
+    statistic = gap @ torch.linalg.solve(covariance, gap)
+    return float(torch.special.gammaincc(torch.tensor(channels / 2.0, dtype=torch.float64), statistic / 2))
+
+
+def separation_frequency(
+    one: Data, other: Data, weights: int = 50, level: float = 1e-3, layers: int = 3, draws: int = 1000
+) -> Frequency:
+    """For how many draws of the weights `random_feature_test` tells two graphs apart at a level."""
+    if not 0 < level < 1:
+        raise ValueError(f"level: expected 0 < level < 1, got {level}")
+    found = (random_feature_test(one, other, layers, draws, seed=seed) for seed in range(weights))
+    return Frequency(sum(p < level for p in found), weights)

@@ -1,0 +1,65 @@
+"""The page "the paper, statement by statement": every function and law that it names exists, and none is left out."""
+
+import ast
+import re
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+
+from sirgcn import theory
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "theory" / "index.md"
+# Numbered in the paper; the others of a section are named by what they say.
+NUMBERED = (
+    "Definition 1",
+    "Definition 2",
+    "Assumption 1",
+    "Remark 1",
+    "Theorem 1",
+    "Theorem 2",
+    "Theorem 3",
+    "Corollary 1",
+)
+HEAD = ["statement", "in words", "function", "law", "figure"]
+
+
+def rows() -> list[list[str]]:
+    """The cells of every line of the tables behind the heading."""
+    text = PAGE.read_text("utf-8").split("## The paper, statement by statement")[1]
+    # A bar within a formula is written as \vert or \lVert.
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    return [row for row in cells if row != HEAD and set("".join(row)) - {"-", ":"}]
+
+
+def laws() -> set[str]:
+    files = Path(__file__).parent.glob("test_*.py")
+    trees = [ast.parse(file.read_text("utf-8")) for file in files]
+    return {node.name for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
+def test_a_statement_has_a_function_and_a_law_that_exist(row: list[str]) -> None:
+    assert len(row) == len(HEAD)
+    _, words, function, law, figure = row
+    functions = re.findall(r"`([A-Za-z_]\w*(?:\.\w+)*)`", function)
+    named = re.findall(r"`(test_\w+)`", law)
+    assert words
+    assert functions
+    assert named
+    for name in functions:
+        assert callable(attrgetter(name)(theory)), name
+    assert set(named) <= laws()
+    assert figure == "" or re.fullmatch(r"\[\d\]\(figures\.md#[\w-]+\)(?:, \[\d\]\(figures\.md#[\w-]+\))*", figure)
+
+
+def test_every_numbered_statement_is_on_the_page() -> None:
+    statements = [row[0] for row in rows()]
+    missing = [name for name in NUMBERED if not any(entry.startswith(name) for entry in statements)]
+    assert not missing
+    equations = {
+        int(number) for entry in statements for number in re.findall(r"(?<=[ ,])\d+", entry.partition("Eq")[2])
+    }
+    # Of Sections 3.1 and A, 4 to 11 and 22 to 30; those of other sections may be there too.
+    assert {*range(4, 12), *range(22, 31)} <= equations
