@@ -13,6 +13,7 @@ import pytest
 from sirgcn.engine import experiment as config
 from sirgcn.engine import records
 from sirgcn.engine.run import DONE, FAILED, PAUSED, Run, Settings, execute, expected_seconds, plan, run_all, unfinished
+from sirgcn.engine.tensorboard import TensorBoard
 
 TOML = """
 data = "hetero_edge_count"
@@ -119,7 +120,7 @@ def test_failing_run_is_recorded_and_does_not_stop_the_others(
         plan(broken, ["GIN", "SIR-GCN"], seeds=[0]),
         settings,
         jobs=2,
-        report=lambda run, event, detail: events.append((run.model, event)),
+        reports=[lambda run, event, detail: events.append((run.model, event))],
     )
     assert {run.model: status for run, status in outcome.items()} == {"GIN": FAILED, "SIR-GCN": DONE}
     failed = next(r for r in records.read(settings.file(broken)) if r["model"] == "GIN")
@@ -155,7 +156,7 @@ if __name__ == "__main__":
     found = experiment.load(folder / "small.toml", ["train.epochs=100000"])
     settings = Settings(folder / "results", folder / "runs", threads=1)
     tell = lambda run, event, detail: print(event, flush=True)
-    print(list(run_all(plan(found, ["SIR-GCN"], seeds=[0]), settings, report=tell).values()), flush=True)
+    print(list(run_all(plan(found, ["SIR-GCN"], seeds=[0]), settings, reports=[tell]).values()), flush=True)
 """
 
 
@@ -176,6 +177,23 @@ def test_signal_saves_the_state(experiment: config.Experiment, tmp_path: Path, n
     assert list((tmp_path / "runs").rglob("*.safetensors"))
 
 
+def test_tensorboard_gets_every_epoch_once_though_a_run_is_taken_up_again(
+    experiment: config.Experiment, settings: Settings, tmp_path: Path
+) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator").EventAccumulator
+    (run,) = plan(experiment, ["SIR-GCN"], seeds=[0])
+    row = {"lr": 0.5, "step_loss": 2.0, "train_loss": None, "train": None, "val_loss": 3.0, "val": 0.25, "seconds": 1}
+    for epochs in (range(3), range(1, 4)):
+        with TensorBoard(tmp_path / "board") as board:
+            board(run, "start", {})
+            for epoch in epochs:
+                board(run, "epoch", {**row, "epoch": epoch, "epochs": 4, "step_loss": 2.0 + epoch})
+            board(run, "paused", {})
+    events = accumulator(str(tmp_path / "board" / "small" / run.slug)).Reload()
+    assert set(events.Tags()["scalars"]) == {"lr", "loss/step", "loss/val", "metric/val"}
+    assert [(event.step, event.value) for event in events.Scalars("loss/step")] == [(1, 2), (2, 3), (3, 4), (4, 5)]
+
+
 def test_process_that_is_killed_is_recorded_as_failed(experiment: config.Experiment, settings: Settings) -> None:
     (run,) = plan(
         config.load(Path(settings.results).parent / "small.toml", ["train.epochs=100000"]), ["GIN"], seeds=[0]
@@ -190,7 +208,7 @@ def test_process_that_is_killed_is_recorded_as_failed(experiment: config.Experim
             killed.append(child.pid or 0)
             child.kill()
 
-    assert run_all([run], settings, report=kill) == {run: FAILED}
+    assert run_all([run], settings, reports=[kill]) == {run: FAILED}
     (record,) = records.read(settings.file(run.experiment))
     assert record["error"] == "the process ended with signal 9"
 

@@ -20,10 +20,10 @@ from sirgcn.data import dictionary_lookup, hetero_edge_count
 from sirgcn.nn import (
     CONVS,
     PRESETS,
-    baselines,
     dictionary_lookup_preset,
     hetero_edge_count_preset,
     make_conv,
+    messages,
     width_for_budget,
 )
 from tests.laws import EDGE_CASES, RICH, Graph, assert_repeats, assert_same, graphs, scale, value_and_gradients
@@ -279,7 +279,7 @@ def test_edge_weights_scale_the_messages_of_gcn() -> None:
 
 @pytest.mark.parametrize("name", ["gat", "gatv2", "transformer", "fagcn"])
 def test_scores_in_tiles_are_those_of_all_edges_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(baselines, "_TILE_ELEMENTS", 1)
+    monkeypatch.setattr(messages, "TILE_ELEMENTS", 1)
     assert_is_formula(made(name), RICH, FORMULAS[name])
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import math
 from collections.abc import Callable
 from itertools import pairwise, product
 from typing import Any
@@ -262,6 +263,38 @@ def test_hetero_edge_count_preset_runs_and_has_the_sheet_s_shape(c: int) -> None
     conv: Any = next(module for module in model.modules() if isinstance(module, SIRConv))
     per_node = conv(model.encoder.embeddings[0].weight[data.x], data.edge_index) @ model.readout.network[0].weight.t()
     close(out, torch.stack([per_node[data.batch == g].sum(0) for g in range(4)]))
+
+
+@pytest.mark.parametrize("aggr", ["sum", "sym", "max"])
+@pytest.mark.parametrize("vocabularies", [(3,), (2, 3)])
+def test_few_categories_are_projected_once_and_give_what_their_rows_give(
+    aggr: str, vocabularies: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = SIRNet(vocabularies, 8, 2, 2, encoder="embedding", encoder_act=True, aggr=aggr).double()
+    x = torch.stack([torch.randint(size, (20,)) for size in vocabularies], 1)
+    edge_index = torch.randint(20, (2, 60))
+    rows: list[int] = []
+    block: Any = model.blocks[0]
+    block.conv.lin_query.register_forward_hook(lambda module, given, out: rows.append(len(out)))
+    found = []
+    for few in (True, False):
+        if not few:
+            monkeypatch.setattr(SIRNet, "_rows_repeat", lambda self, x: False)
+        model.zero_grad()
+        found.append([run_and_learn(model, x, edge_index), *(p.grad for p in model.parameters())])
+    assert rows == [math.prod(vocabularies), 20]
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_categories_are_not_projected_once_where_a_node_has_more_than_its_category() -> None:
+    x, edge_index = torch.zeros(20, 1, dtype=torch.int64), torch.randint(20, (2, 60))
+    for options in ({"input_dropout": 0.5}, {"random_features": 2}, {"block": "skip"}, {"virtual_node": True}):
+        model = SIRNet((3,), 8, 2, 1, encoder="embedding", norm="layer", **options)
+        assert not model.train()._rows_repeat(x), options
+        run_and_learn(model, x, edge_index)
+    assert SIRNet((3,), 8, 2, 1, encoder="embedding", input_dropout=0.5).eval()._rows_repeat(x)
+    assert not SIRNet((11,), 8, 2, 1, encoder="embedding")._rows_repeat(x)
 
 
 # SIRNet, part by part

@@ -36,7 +36,9 @@ def environment() -> dict[str, Any]:
         "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "mkl": torch.backends.mkl.is_available(),
         "variables": {
-            name: value for name, value in os.environ.items() if name.startswith(("OMP_", "KMP_", "MKL_", "SIRGCN_ISA"))
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(("OMP_", "KMP_", "MKL_", "MALLOC_", "SIRGCN_ISA"))
         },
     }
 

@@ -37,8 +37,8 @@ class TrainConfig:
         l2: times the sum of all parameters' squares, likewise.
         clip: the norm to which gradients are cut; None: not at all.
         precision: `"bfloat16"` runs the model under autocast.
-        early_stop: stop once the loss named by `early_on` has not fallen for this many epochs; None: never.
-        early_on: `"train"` or `"val"`.
+        early_stop: stop once the loss named by `early_on` has not got better for this many epochs; None: never.
+        early_on: `"train"`, `"val"`, or `"val_metric"` for the metric in the place of the loss.
         stop_lr: stop once the lr has fallen below this.
         stop_loss: stop once the training loss, in eval mode, is below this.
         selection: the weights that are tested: those of the `"last"` epoch, or those with the `"val_loss"` or the
@@ -59,7 +59,7 @@ class TrainConfig:
     clip: float | None = None
     precision: Literal["float32", "bfloat16"] = "float32"
     early_stop: int | None = None
-    early_on: Literal["train", "val"] = "val"
+    early_on: Literal["train", "val", "val_metric"] = "val"
     stop_lr: float = 0.0
     stop_loss: float = 0.0
     selection: Literal["last", "val_loss", "val_metric"] = "val_loss"
@@ -92,17 +92,98 @@ class ModelConfig:
 
     Args:
         title: of the row.
-        conv: a name of the table of convolutions.
-        options: further arguments of `SIRNet`, over those of the preset.
+        conv: a name of the table of convolutions, which stands in the preset's `SIRNet`.
+        network: a name of the table of networks of their own, in the place of `SIRNet`; then there is no `conv`.
+        options: further arguments of `SIRNet`, over those of the preset, or the options of the network.
         budget: the parameters that the hidden width shall fill; None leaves the width.
         train: settings of the training that differ for this row.
     """
 
     title: str
     conv: str = "sir"
+    network: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     budget: int | None = None
     train: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.network is not None and self.conv != "sir":
+            raise ConfigError(
+                f"{self.title}: expected conv or network, got conv {self.conv} and network {self.network}"
+            )
+
+    @property
+    def architecture(self) -> dict[str, str]:
+        """The name and the table that it is of, as records have it."""
+        return {"conv": self.conv} if self.network is None else {"network": self.network}
+
+
+@dataclass(frozen=True)
+class TimingConfig:
+    """How time is measured: in every repetition each run has its turn.
+
+    Args:
+        repeats: at most this many repetitions.
+        least: so many are made however long they take.
+        seconds: after which no further one begins.
+        sample_seconds: a sample is the mean of as many calls as last that long; 0: one call.
+        batch_size: graphs in a batch.
+        threads: of torch.
+        clock: `"wall"`, or `"cpu"` for the time that one thread spends on the CPU: the same on an idle machine, and
+            what others do on a busy one is left out.
+        reference: the row by whose time the others' are divided.
+    """
+
+    repeats: int = 20
+    least: int = 5
+    seconds: float = 30.0
+    sample_seconds: float = 0.0
+    batch_size: int = 256
+    threads: int = 1
+    clock: Literal["wall", "cpu"] = "wall"
+    reference: str = "SIR-GCN"
+
+    def __post_init__(self) -> None:
+        for name in ("repeats", "least", "batch_size", "threads"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        if self.clock == "cpu" and self.threads > 1:
+            raise ConfigError(f'clock: expected "wall" for {self.threads} threads, whose CPU times add up, got "cpu"')
+
+
+@dataclass(frozen=True)
+class AxisConfig:
+    """Sizes of random graphs along which a layer's time grows: one of the lists has several, the others one each.
+
+    Args:
+        title: what grows, and on what.
+        nodes: of the graph.
+        edges: likewise.
+        width: d, of the layer's input and output.
+    """
+
+    title: str
+    nodes: tuple[int, ...]
+    edges: tuple[int, ...]
+    width: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        lists = (self.nodes, self.edges, self.width)
+        # A line through two points has no spread.
+        if sorted(map(len, lists))[:2] != [1, 1] or max(map(len, lists)) < 3 or min(map(min, lists)) < 1:
+            raise ConfigError(
+                f"{self.title}: expected one of nodes, edges, width with three sizes or more, got {lists}"
+            )
+
+    @property
+    def sizes(self) -> tuple[tuple[int, int, int], ...]:
+        """Nodes, edges and width of every point."""
+        return tuple((v, e, d) for v in self.nodes for e in self.edges for d in self.width)
+
+    @property
+    def grows(self) -> tuple[int, ...]:
+        """The sizes of what grows."""
+        return max(self.nodes, self.edges, self.width, key=len)
 
 
 @dataclass(frozen=True)
@@ -131,15 +212,19 @@ class Experiment:
         redraw: the data set is drawn anew for each seed.
         splits: published splits of the data; seed s takes the split s modulo their number.
         scale: the factor from our metric to the table's unit.
-        reduced: the changes of `train` in a reduced run.
+        reduced: the changes of `train`, or of `timing`, in a reduced run.
         notes: what a reader of the table must know.
+        kind: `"training"`, or what is timed, without training: `"runtime"`, inference over the test set, or
+            `"complexity"`, one layer as its input grows, on graphs that `data = "random"` draws.
+        timing: how, of the last two kinds.
+        axes: along which a layer's time grows.
     """
 
     name: str
     data: str
     models: tuple[ModelConfig, ...]
     columns: tuple[ColumnConfig, ...]
-    train: TrainConfig
+    train: TrainConfig = field(default_factory=TrainConfig)
     title: str = ""
     table: int | None = None
     preset: str = "schema"
@@ -150,12 +235,20 @@ class Experiment:
     scale: float = 1.0
     reduced: dict[str, Any] = field(default_factory=dict)
     notes: str = ""
+    kind: Literal["training", "runtime", "complexity"] = "training"
+    timing: TimingConfig = field(default_factory=TimingConfig)
+    axes: tuple[AxisConfig, ...] = ()
 
     def __post_init__(self) -> None:
-        for what in (self.models, self.columns):
-            titles = [entry.title for entry in what]
+        found = [[entry.title for entry in entries] for entries in (self.models, self.columns)]
+        found += [[axis.title for axis in self.axes]] * (self.kind == "complexity")
+        for titles in found:
             if not titles or len(set(titles)) < len(titles):
                 raise ConfigError(f"{self.name}: expected entries of different titles, got {titles}")
+        if (self.kind == "complexity") != (self.data == "random"):
+            raise ConfigError(f'data: expected "random" for a complexity and for nothing else, got {self.data!r}')
+        if self.kind == "runtime":
+            self.model(self.timing.reference)
 
     def model(self, title: str) -> ModelConfig:
         """The row of that title."""
@@ -169,6 +262,10 @@ class Experiment:
         """The protocol for a row, full or reduced."""
         changes = {**model.train, **(self.reduced if is_reduced else {})}
         return changed(self.train, changes, f"{self.name}: train")
+
+    def timing_for(self, is_reduced: bool = False) -> TimingConfig:
+        """How it is timed, in full or reduced."""
+        return changed(self.timing, self.reduced if is_reduced else {}, f"{self.name}: timing")
 
 
 def _named(kind: str, entries: Sequence[Any], title: str) -> Any:
@@ -207,7 +304,21 @@ def load(name: str | Path, overrides: Sequence[str] = ()) -> Experiment:
         _override(data, override)
     if overrides:
         data |= {"name": re.sub(r"[^A-Za-z0-9.=_+-]+", "_", "+".join([path.stem, *overrides])), "table": None}
+    _check_sections(data, where)
     return from_dict(Experiment, {"name": path.stem, **data}, where)
+
+
+_SECTIONS = {"training": ("train",), "runtime": ("timing",), "complexity": ("timing", "axes")}
+
+
+def _check_sections(data: Mapping[str, Any], where: str) -> None:
+    """A kind has its own sections, and not those of another."""
+    kind = data.get("kind", "training")
+    for section in ("train", "timing", "axes") if kind in _SECTIONS else ():
+        if section in _SECTIONS[kind] and section not in data:
+            raise ConfigError(f"{where}: {section} is not set")
+        if section in data and section not in _SECTIONS[kind]:
+            raise ConfigError(f"{where}: {section}: an experiment of the kind {kind} has none")
 
 
 def of_table(table: int) -> tuple[Experiment, ...]:

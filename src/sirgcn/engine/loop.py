@@ -63,6 +63,8 @@ class Trainer:
 
     Args:
         model: called as `model(x, edge_index, edge_attr=, batch=, batch_size=, pe=)`; one output per row of the task.
+            One with a `prepare(x, edge_index)` gets its result in the place of the edges, made once for a single graph.
+            One with an `objective(x, edge_index, rows, target, loss)` is trained on that in the place of the loss.
         task: the data, loss and metric. Its test part is read once, for the selected weights, when all is over.
         config: the protocol.
         split: which of the task's splits.
@@ -97,6 +99,7 @@ class Trainer:
         self.needs_train_loss = config.schedule == "plateau" or config.early_on == "train" or config.stop_loss > 0
         self.state = _State()
         self.best_weights: dict[str, Tensor] = {}
+        self.prepared: Any = None
         # The generator as it was before the epoch's order was drawn: from it the order is drawn again.
         self.order = self.generator.get_state()
 
@@ -168,15 +171,36 @@ class Trainer:
         if self.task.level == "edge":
             labelled = batch.get("edge_label_index")
             inputs["edge_label_index"] = batch.edge_index if labelled is None else labelled
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"):
-            output = self.model(batch.x, batch.edge_index, batch=batch.batch, batch_size=batch.num_graphs, **inputs)
+        with self._autocast():
+            output = self.model(batch.x, self._graph(batch), batch=batch.batch, batch_size=batch.num_graphs, **inputs)
         index = batch.get("index")
         return (output if index is None else output[index]), batch.y
 
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
+
+    def _graph(self, batch: Data) -> Any:
+        prepare: Callable[..., Any] | None = getattr(self.model, "prepare", None)
+        if self.task.over == "graphs" or prepare is None:
+            return batch.edge_index
+        if self.prepared is None:
+            self.prepared = prepare(batch.x, batch.edge_index)
+        return self.prepared
+
+    def _training_loss(self, batch: Data) -> Tensor:
+        objective, loss = getattr(self.model, "objective", None), self.task.loss_function
+        if objective is None:
+            return loss(*self.predict(batch))
+        batch = batch.to(self.device)
+        rows = batch.get("index")
+        rows = torch.arange(len(batch.y), device=self.device) if rows is None else rows
+        with self._autocast():
+            found: Tensor = objective(batch.x, self._graph(batch), rows, batch.y, loss)
+        return found
+
     def _step(self, batch: Data) -> None:
         self.model.train()
-        output, target = self.predict(batch)
-        loss = self.task.loss_function(output, target)
+        loss = self._training_loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self._penalise()
@@ -186,8 +210,8 @@ class Trainer:
         if not math.isfinite(value):
             self._refuse(f"the loss is {value}")
         self.optimizer.step()
-        self.state.loss_sum += value * len(target)
-        self.state.loss_rows += len(target)
+        self.state.loss_sum += value * len(batch.y)
+        self.state.loss_rows += len(batch.y)
 
     @torch.no_grad()
     def _penalise(self) -> None:
@@ -221,7 +245,7 @@ class Trainer:
         if config.schedule == "plateau" and state.epoch + 1 >= config.warmup:
             self.plateau.step(train_loss)  # type: ignore[arg-type]
         self._select(val_loss, val)
-        self._stop(train_loss, val_loss)
+        self._stop(train_loss, val_loss, val)
         state.epoch, state.step, state.loss_sum, state.loss_rows = state.epoch + 1, 0, 0.0, 0
         self.order = self.generator.get_state()
         if self.watcher is not None:
@@ -232,20 +256,26 @@ class Trainer:
     def _select(self, val_loss: float | None, val_metric: float | None) -> None:
         if self.config.selection == "last" or val_loss is None or val_metric is None:
             return
-        maximise = self.task.metric_function.maximise
-        score = val_loss if self.config.selection == "val_loss" else -val_metric if maximise else val_metric
+        score = val_loss if self.config.selection == "val_loss" else self._falling(val_metric)
         if score < self.state.best:
             self.state.best, self.state.best_epoch = score, self.state.epoch
             self.best_weights = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
 
-    def _stop(self, train_loss: float | None, val_loss: float | None) -> None:
+    def _falling(self, metric: float) -> float:
+        """The metric with the sign with which smaller is better."""
+        return -metric if self.task.metric_function.maximise else metric
+
+    def _stop(self, train_loss: float | None, val_loss: float | None, val_metric: float | None) -> None:
         state, config = self.state, self.config
-        watched = train_loss if config.early_on == "train" else val_loss
+        falling = None if val_metric is None else self._falling(val_metric)
+        watched = {"train": train_loss, "val": val_loss, "val_metric": falling}[config.early_on]
         if config.early_stop is not None and watched is not None:
             if watched < state.early_best:
                 state.early_best, state.early_epoch = watched, state.epoch
             elif state.epoch - state.early_epoch >= config.early_stop:
-                state.stopped = f"the {config.early_on} loss had not fallen for {config.early_stop} epochs"
+                loss = f"{config.early_on} loss had not fallen"
+                what = "val metric had not got better" if config.early_on == "val_metric" else loss
+                state.stopped = f"the {what} for {config.early_stop} epochs"
         if train_loss is not None and train_loss < config.stop_loss:
             state.stopped = f"the training loss fell below {config.stop_loss:g}"
         if self.optimizer.param_groups[0]["lr"] < config.stop_lr and state.epoch + 1 >= config.warmup:

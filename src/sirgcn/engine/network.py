@@ -1,5 +1,7 @@
 """Where a model meets data: the network that a task and an experiment ask for."""
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,6 +11,7 @@ from sirgcn.data.task import Task
 from sirgcn.engine.experiment import ConfigError, Experiment, ModelConfig
 from sirgcn.nn import PRESETS, SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, width_for_budget
 from sirgcn.nn.convs import find_conv
+from sirgcn.nn.networks import find_network, make_network
 
 
 class EdgeNet(nn.Module):
@@ -67,23 +70,73 @@ def build(experiment: Experiment, model: ModelConfig, task: Task, options: dict[
 
     The weights are drawn from torch's generator, which the caller seeds.
     """
+    make, width, multiple_of = (_own if model.network is not None else _sir_net)(experiment, model, task, options)
+
+    def checked(width: int | None) -> nn.Module:
+        try:
+            return make(width)
+        except TypeError as error:
+            raise ConfigError(f"{experiment.name}: {model.title}: {error}") from error
+
+    if model.budget is not None:
+        if width is None:
+            raise ConfigError(f"{experiment.name}: {model.title}: budget: expected a model with a width, got none")
+        width = width_for_budget(checked, model.budget, multiple_of)
+    return checked(width)
+
+
+# From a width to the model, the width where there is no budget (None for a model without), what it is a multiple of.
+_Maker = tuple[Callable[[Any], nn.Module], int | None, int]
+
+
+def _sir_net(experiment: Experiment, model: ModelConfig, task: Task, options: dict[str, Any]) -> _Maker:
     given = {**_preset(experiment, model, task, options), "conv": model.conv, **model.options}
     if model.conv == "sir":
         given.setdefault("variant", experiment.variant)
     if task.level == "edge":
         given = {**given, "pool": None, "out_channels": given["hidden_channels"]}
+    conv = find_conv(model.conv)
+    chosen = given.get("conv_options", {})
+    if "delta" in conv.options and "delta" not in chosen and set(chosen.get("scalers", ())) - {"identity"}:
+        given["conv_options"] = {**chosen, "delta": mean_log_degree(task)}
 
     def make(width: int) -> nn.Module:
-        try:
-            network = SIRNet(**{**given, "hidden_channels": width})
-        except TypeError as error:
-            raise ConfigError(f"{experiment.name}: {model.title}: {error}") from error
+        network = SIRNet(**{**given, "hidden_channels": width})
         return network if task.level != "edge" else EdgeNet(network, width, task.schema.outputs)
 
-    width = given["hidden_channels"]
-    if model.budget is not None:
-        width = width_for_budget(make, model.budget, find_conv(model.conv).heads)
-    return make(width)
+    return make, given["hidden_channels"], conv.heads
+
+
+def _own(experiment: Experiment, model: ModelConfig, task: Task, options: dict[str, Any]) -> _Maker:
+    network, schema = find_network(str(model.network)), task.schema
+    where = f"{experiment.name}: {model.title}"
+    if (
+        task.over != "nodes"
+        or not schema.features
+        or schema.edge_features
+        or schema.edge_vocabularies
+        or schema.encodings
+    ):
+        raise ConfigError(
+            f"{where}: {network.name} reads the numbers at the nodes of one graph, got the data {task.name}"
+        )
+
+    def make(width: int | None) -> nn.Module:
+        given = model.options if width is None else {**model.options, "hidden_channels": width}
+        return make_network(network.name, schema.features, schema.outputs, task.graphs.num_nodes, **given)
+
+    default = inspect.signature(network.build).parameters.get("hidden_channels")
+    return make, None if default is None else model.options.get("hidden_channels", default.default), 1
+
+
+def mean_log_degree(task: Task) -> float:
+    """PNA's delta: the mean of log(D + 1) over the nodes of the training graphs, D the in-degree.
+
+    Of one graph all nodes count, whatever is known of their labels.
+    """
+    graphs = task.graphs.select(task.splits[0].train) if task.over == "graphs" else task.graphs
+    degree = torch.bincount(graphs.edge_index[1], minlength=graphs.num_nodes)
+    return float(degree.double().log1p().mean())
 
 
 def _preset(experiment: Experiment, model: ModelConfig, task: Task, options: dict[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,8 @@ class Progress:
     def __call__(self, run: Run, event: str, detail: dict[str, Any]) -> None:
         """As `run_all` reports."""
         if event == "start":
-            self.tasks[run] = self.bars.add_task(str(run), total=None, note="reading the data")
+            note = "reading the data" if run.experiment.kind == "training" else "timing"
+            self.tasks[run] = self.bars.add_task(str(run), total=None, note=note)
             self.said[run] = time.monotonic()
             self._line(f"begun: {run}")
         elif event == "epoch":
@@ -72,5 +73,7 @@ def _result(record: dict[str, Any]) -> str:
     if "metrics" not in record:
         return ""
     metrics = record["metrics"]
+    if "epochs" not in record:
+        return f", {', '.join(f'{name} {value:.4g}' for name, value in metrics.items())}"
     found = f", test {record['metric']} {metrics['test']:.4g}" if "test" in metrics else ""
     return f"{found} after {record['epochs']} epochs, {record['seconds']:.0f} s ({record['stopped']})"

@@ -12,6 +12,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,12 +21,14 @@ import torch
 
 from sirgcn.data import catalog
 from sirgcn.data.tables import load_tables
+from sirgcn.data.task import Task
 from sirgcn.engine import records
 from sirgcn.engine.checkpoint import Checkpoints, weights_sha256
 from sirgcn.engine.environment import commit, environment, peak_memory_mb
 from sirgcn.engine.experiment import Experiment
 from sirgcn.engine.loop import Interrupted, Trainer
 from sirgcn.engine.network import build
+from sirgcn.engine.runtime import time_growth, time_inference
 
 DONE, FAILED, PAUSED = "done", "failed", "paused"
 # What a worker's exit code says.
@@ -62,15 +65,24 @@ class Run:
     def config(self) -> dict[str, Any]:
         """Everything that decides the result apart from the seed, as JSON values."""
         model = self.experiment.model(self.model)
-        found = {
+        found: dict[str, Any] = {
             "data": self.experiment.data,
             "options": self.experiment.column(self.column).options,
             "preset": self.experiment.preset,
             "variant": self.experiment.variant,
-            "model": {"conv": model.conv, "options": model.options, "budget": model.budget},
-            "train": asdict(self.experiment.train_for(model, self.reduced)),
+            "model": {**model.architecture, "options": model.options, "budget": model.budget},
         }
+        if self.experiment.kind == "training":
+            found["train"] = asdict(self.experiment.train_for(model, self.reduced))
+        else:
+            found["timing"] = asdict(self.experiment.timing_for(self.reduced))
+            found["axes"] = [asdict(axis) for axis in self.experiment.axes]
         return json.loads(json.dumps(found))
+
+    @property
+    def side_by_side(self) -> tuple[Any, ...]:
+        """Runs for which this is equal are made in one process: the rows of a runtime table's column."""
+        return (*self.key[:2], *self.key[3:]) if self.experiment.kind == "runtime" else self.key
 
     def __str__(self) -> str:
         return f"{self.experiment.name} {self.column}, {self.model}, seed {self.seed}{' (reduced)' * self.reduced}"
@@ -129,19 +141,23 @@ def unfinished(runs: Sequence[Run], settings: Settings) -> list[Run]:
 
 
 def expected_seconds(runs: Sequence[Run], settings: Settings) -> tuple[float, int]:
-    """How long the runs will take, from what the records say of an epoch of the same cell; how many it says nothing of.
+    """How long the runs will take, from what the records say of the same cell; how many it says nothing of.
 
-    A cell without a record counts as the longest of the same experiment.
+    Of an epoch, times the epochs, or of a whole timing. A cell without a record counts as the longest of the same
+    experiment.
     """
     total, unknown = 0.0, 0
     for run in runs:
         found = records.read(settings.file(run.experiment))
-        same = [r for r in found if (r["column"], r["model"]) == (run.column, run.model) and r.get("seconds_per_epoch")]
+        is_training = run.experiment.kind == "training"
+        cost = "seconds_per_epoch" if is_training else "seconds"
+        same = [r for r in found if (r["column"], r["model"]) == (run.column, run.model) and r.get(cost)]
         if not same:
             unknown += 1
             same = found
-        epochs = run.experiment.train_for(run.experiment.model(run.model), run.reduced).epochs
-        total += max((r["seconds_per_epoch"] or 0.0 for r in same), default=0.0) * epochs
+        model = run.experiment.model(run.model)
+        times = run.experiment.train_for(model, run.reduced).epochs if is_training else 1
+        total += max((r.get(cost) or 0.0 for r in same), default=0.0) * times
     return total, unknown
 
 
@@ -172,26 +188,45 @@ def execute(
     asked: Callable[[], bool] = lambda: False,
 ) -> str:
     """Make one run in this process and append its record; DONE, FAILED or PAUSED (no record, its state is saved)."""
-    folder = settings.work / run.experiment.name / run.slug
-    checkpoints = Checkpoints(folder / "checkpoints")
+    return execute_together([run], settings, lambda run, event, detail: tell(event, detail), asked)
+
+
+def execute_together(
+    runs: Sequence[Run], settings: Settings, tell: Report, asked: Callable[[], bool] = lambda: False
+) -> str:
+    """Make runs of the same `side_by_side`, as `execute` does one, and append a record of each."""
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
 
     def should_stop() -> bool:
         return asked() or (settings.deadline is not None and time.time() >= settings.deadline)
 
-    record = _header(run)
+    status, found = DONE, list[dict[str, Any]]()
     try:
-        record |= _train(run, settings, checkpoints, _Log(folder / "log.jsonl", tell), should_stop)
+        if runs[0].experiment.kind == "training":
+            found = [_train(run, settings, partial(tell, run), should_stop) for run in runs]
+        else:
+            found = _timed(runs, settings, should_stop)
     except Interrupted:
         return PAUSED
     except Exception as error:
-        record |= {"status": FAILED, "error": str(error), "traceback": traceback.format_exc()}
-    records.append(settings.file(run.experiment), record)
-    if record["status"] == DONE:
-        checkpoints.clear()
-    tell(record["status"], record)
-    return record["status"]
+        status = FAILED
+        found = [{"status": FAILED, "error": str(error), "traceback": traceback.format_exc()}] * len(runs)
+    for run, fields in zip(runs, found, strict=True):
+        record = _header(run) | fields
+        records.append(settings.file(run.experiment), record)
+        if status == DONE:
+            _checkpoints(run, settings).clear()
+        tell(run, status, record)
+    return status
+
+
+def _folder(run: Run, settings: Settings) -> Path:
+    return settings.work / run.experiment.name / run.slug
+
+
+def _checkpoints(run: Run, settings: Settings) -> Checkpoints:
+    return Checkpoints(_folder(run, settings) / "checkpoints")
 
 
 def _header(run: Run) -> dict[str, Any]:
@@ -202,7 +237,7 @@ def _header(run: Run) -> dict[str, Any]:
         **names,
         "table": experiment.table,
         "variant": experiment.variant,
-        "conv": model.conv,
+        "conv": model.network or model.conv,
         "status": DONE,
         "reduced_why": ", ".join(f"{key} = {value}" for key, value in experiment.reduced.items()) * run.reduced,
         "config": run.config,
@@ -211,18 +246,39 @@ def _header(run: Run) -> dict[str, Any]:
     }
 
 
+def _load(run: Run, settings: Settings) -> Task:
+    options = run.experiment.column(run.column).options
+    seed = run.seed if run.experiment.redraw else 0
+    if run.experiment.data == "tables":
+        return load_tables(seed=seed, **options)
+    return catalog.load(run.experiment.data, settings.data, seed=seed, **options)
+
+
+def _timed(runs: Sequence[Run], settings: Settings, should_stop: Callable[[], bool]) -> list[dict[str, Any]]:
+    first, experiment = runs[0], runs[0].experiment
+    models, timing = [experiment.model(run.model) for run in runs], experiment.timing_for(first.reduced)
+    torch.set_num_threads(timing.threads)
+    where = _environment("cpu")  # with the load of the machine before we add to it
+    if experiment.kind == "complexity":
+        found = [time_growth(experiment, model, first.seed, timing, should_stop) for model in models]
+    else:
+        column, task = experiment.column(first.column), _load(first, settings)
+        found = time_inference(experiment, column, models, task, first.seed, timing, should_stop)
+    return [fields | {"environment": where} for fields in found]
+
+
+def _environment(device: str) -> dict[str, Any]:
+    return environment() | {"git": commit(), "device": device, "threads": torch.get_num_threads()}
+
+
 def _train(
-    run: Run, settings: Settings, checkpoints: Checkpoints, log: _Log, should_stop: Callable[[], bool]
+    run: Run, settings: Settings, tell: Callable[[str, dict[str, Any]], None], should_stop: Callable[[], bool]
 ) -> dict[str, Any]:
     experiment, model = run.experiment, run.experiment.model(run.model)
-    options = experiment.column(run.column).options
-    seed = run.seed if experiment.redraw else 0
-    if experiment.data == "tables":
-        task = load_tables(seed=seed, **options)
-    else:
-        task = catalog.load(experiment.data, settings.data, seed=seed, **options)
+    log, checkpoints = _Log(_folder(run, settings) / "log.jsonl", tell), _checkpoints(run, settings)
+    task = _load(run, settings)
     torch.manual_seed(run.seed)
-    network = build(experiment, model, task, options)
+    network = build(experiment, model, task, experiment.column(run.column).options)
     config = experiment.train_for(model, run.reduced)
     trainer = Trainer(network, task, config, run.split, run.seed, checkpoints, settings.every, should_stop, log)
     outcome = trainer.run()
@@ -240,8 +296,7 @@ def _train(
         "parameters": sum(p.numel() for p in network.parameters()),
         "weights_sha256": weights_sha256(network),
         "data": {"name": task.name, "version": task.version, "sha256": task.graphs.sha256()},
-        "environment": environment()
-        | {"git": commit(), "device": str(trainer.device), "threads": torch.get_num_threads()},
+        "environment": _environment(str(trainer.device)),
         # Six digits are enough for a curve; the metrics and the hash of the weights are exact.
         "history": [
             {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in row.items()} for row in outcome.history
@@ -249,55 +304,64 @@ def _train(
     }
 
 
-def run_all(runs: Sequence[Run], settings: Settings, jobs: int = 1, report: Report | None = None) -> dict[Run, str]:
+def run_all(runs: Sequence[Run], settings: Settings, jobs: int = 1, reports: Sequence[Report] = ()) -> dict[Run, str]:
     """Make the runs in processes of their own, `jobs` at a time, and give the outcome of each.
 
-    A run that fails, or whose process is killed, is recorded and does not stop the others. At the deadline, at Ctrl-C
-    and at SIGTERM the runs at work save their state and no new one begins: those are PAUSED.
+    Runs that are timed side by side share a process, and no other of these runs meanwhile. A run that fails, or whose
+    process is killed, is recorded and does not stop the others. At the deadline, at Ctrl-C and at SIGTERM the runs at
+    work save their state and no new one begins: those are PAUSED.
     """
+    timed = [run.experiment.name for run in runs if run.experiment.kind != "training"]
+    if timed and jobs > 1:
+        raise ValueError(f"jobs: expected 1 for {timed[0]}, whose runs are timed, got {jobs}")
+    groups: dict[tuple[Any, ...], list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.side_by_side, []).append(run)
     outcome: dict[Run, str] = {}
     with _signals() as asked:
-        waiting, active = deque(runs), list[_Worker]()
+        waiting, active = deque(groups.values()), list[_Worker]()
         while waiting or active:
             late = asked() or (settings.deadline is not None and time.time() >= settings.deadline)
             while waiting and len(active) < jobs and not late:
                 active.append(_Worker(waiting.popleft(), settings))
-                _tell(report, active[-1].run, "start", {})
+                for run in active[-1].runs:
+                    _tell(reports, run, "start", {})
             if late:
-                outcome |= dict.fromkeys(waiting, PAUSED)
+                outcome |= {run: PAUSED for group in waiting for run in group}
                 waiting.clear()
                 if asked():
                     for worker in active:
                         worker.stop()
             wait([end for worker in active for end in worker.ends], timeout=0.2)
             for worker in list(active):
-                for event, detail in worker.messages():
-                    _tell(report, worker.run, event, detail)
+                for run, event, detail in worker.messages():
+                    _tell(reports, run, event, detail)
                 if not worker.process.is_alive():
                     active.remove(worker)
-                    outcome[worker.run] = status = worker.finish(settings)
-                    if status == PAUSED or worker.was_killed:
-                        _tell(report, worker.run, status, {})
+                    status = worker.finish(settings)
+                    outcome |= dict.fromkeys(worker.runs, status)
+                    for run in worker.runs if status == PAUSED or worker.was_killed else ():
+                        _tell(reports, run, status, {})
     return outcome
 
 
-def _tell(report: Report | None, run: Run, event: str, detail: dict[str, Any]) -> None:
-    if report is not None:
+def _tell(reports: Sequence[Report], run: Run, event: str, detail: dict[str, Any]) -> None:
+    for report in reports:
         report(run, event, detail)
 
 
 class _Worker:
-    """A process that makes one run."""
+    """A process that makes one run, or those that are timed side by side."""
 
-    def __init__(self, run: Run, settings: Settings) -> None:
+    def __init__(self, runs: list[Run], settings: Settings) -> None:
         # A server that has loaded torch forks a process for each run, where there is fork.
         methods = multiprocessing.get_all_start_methods()
         context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
         if "forkserver" in methods:
             context.set_forkserver_preload([__name__])
-        self.run = run
+        self.runs = runs
         self.receiver, sender = context.Pipe(duplex=False)
-        self.process = context.Process(target=_work, args=(run, settings, sender))  # type: ignore[attr-defined]
+        self.process = context.Process(target=_work, args=(runs, settings, sender))  # type: ignore[attr-defined]
         self.process.start()
         sender.close()
         self.was_killed = False
@@ -306,10 +370,11 @@ class _Worker:
     def ends(self) -> list[Any]:
         return [self.process.sentinel] if self.receiver.closed else [self.process.sentinel, self.receiver]
 
-    def messages(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def messages(self) -> Iterator[tuple[Run, str, dict[str, Any]]]:
         try:
             while not self.receiver.closed and self.receiver.poll():
-                yield self.receiver.recv()
+                place, event, detail = self.receiver.recv()
+                yield self.runs[place], event, detail
         except EOFError:
             self.receiver.close()
 
@@ -324,20 +389,22 @@ class _Worker:
             return _CODES[code]
         self.was_killed = True
         why = f"the process ended with {'signal' if code and code < 0 else 'code'} {abs(code or 0)}"
-        record = _header(self.run) | {"status": FAILED, "error": why, "traceback": why}
-        records.append(settings.file(self.run.experiment), record)
+        for run in self.runs:
+            record = _header(run) | {"status": FAILED, "error": why, "traceback": why}
+            records.append(settings.file(run.experiment), record)
         return FAILED
 
 
-def _work(run: Run, settings: Settings, sender: Connection) -> None:
+def _work(runs: list[Run], settings: Settings, sender: Connection) -> None:
     with _signals() as asked:
 
-        def tell(event: str, detail: dict[str, Any]) -> None:
+        def tell(run: Run, event: str, detail: dict[str, Any]) -> None:
             # The history is in the record; whoever looks on has gone perhaps.
             with contextlib.suppress(OSError):
-                sender.send((event, {key: value for key, value in detail.items() if key != "history"}))
+                kept = {key: value for key, value in detail.items() if key != "history"}
+                sender.send((runs.index(run), event, kept))
 
-        status = execute(run, settings, tell, asked)
+        status = execute_together(runs, settings, tell, asked)
     sys.exit(next(code for code, name in _CODES.items() if name == status))
 
 

@@ -16,8 +16,9 @@ from sirgcn.nn.converters import (
 )
 from sirgcn.nn.convs import CONVS, Conv, make_conv
 from sirgcn.nn.dgl import from_dgl_state_dict
-from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
+from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder, Repeated
 from sirgcn.nn.models import SIRGCN, SIRNet
+from sirgcn.nn.networks import MODEL_COLUMNS, NETWORKS, Network, make_network, model_rows
 from sirgcn.nn.presets import (
     PRESETS,
     dictionary_lookup_preset,
@@ -29,6 +30,8 @@ from sirgcn.nn.presets import (
 __all__ = [
     "AGGREGATORS",
     "CONVS",
+    "MODEL_COLUMNS",
+    "NETWORKS",
     "OGB_ATOM",
     "OGB_BOND",
     "PRESETS",
@@ -37,8 +40,10 @@ __all__ = [
     "Conv",
     "ConvThen",
     "Graph",
+    "Network",
     "PositionalEncoder",
     "RandomFeatures",
+    "Repeated",
     "SIRConv",
     "SIRNet",
     "SIRReadout",
@@ -56,6 +61,8 @@ __all__ = [
     "from_sage",
     "hetero_edge_count_preset",
     "make_conv",
+    "make_network",
+    "model_rows",
     "preset",
     "width_for_budget",
 ]

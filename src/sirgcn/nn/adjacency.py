@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.typing import SparseTensor
-from torch_geometric.utils import is_torch_sparse_tensor
+from torch_geometric.utils import add_remaining_self_loops, is_torch_sparse_tensor
 
 from sirgcn.ops import Neighbors
 from sirgcn.ops.neighbors import check_edge_index
@@ -52,6 +52,12 @@ def as_edge_index(graph: Graph, num_sources: int, num_targets: int) -> Tensor:
         check_edge_index(edge_index, (num_sources, num_targets))
         return edge_index.long()
     return as_neighbors(graph, num_sources, num_targets).edge_index.long()
+
+
+def with_self_loops(graph: Graph, num_nodes: int) -> Neighbors:
+    """The graph with a loop at every node that had none."""
+    edge_index, _ = add_remaining_self_loops(as_edge_index(graph, num_nodes, num_nodes), num_nodes=num_nodes)
+    return Neighbors.from_edge_index(edge_index, num_nodes)
 
 
 def count_edges(graph: Graph) -> int | None:

@@ -12,6 +12,7 @@ from torch_geometric.typing import OptTensor
 from torch_geometric.utils import scatter
 
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_edge_index, as_neighbors, count_edges, with_stored_values
+from sirgcn.nn.encoder import Repeated, through
 from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate, tiled_aggregate
 from sirgcn.ops.aggregate import check_edge, choose_backend, under_transform
 from sirgcn.ops.reference import accumulation_dtype
@@ -62,10 +63,10 @@ class SIRConv(MessagePassing):
         flow: `"target_to_source"` reverses the edges of an `edge_index` tensor.
 
     Shapes:
-        - **input:** node features `(|V|, F_in)`, `(B, |V|, F_in)` for B signals on one graph, or a pair
-          `((|V_s|, F_s), (|V_t|, F_t))`; the graph as `edge_index` `(2, |E|)`, torch sparse `adj_t`, PyG `EdgeIndex` or
-          `SparseTensor`, or `Neighbors`; edge features `(|E|, D)` or a pair (table `(K, D)`, type `(|E|)`); edge
-          weights `(|E|)`
+        - **input:** node features `(|V|, F_in)`, also as `Repeated` rows of a table, `(B, |V|, F_in)` for B signals on
+          one graph, or a pair `((|V_s|, F_s), (|V_t|, F_t))`; the graph as `edge_index` `(2, |E|)`, torch sparse
+          `adj_t`, PyG `EdgeIndex` or `SparseTensor`, or `Neighbors`; edge features `(|E|, D)` or a pair (table
+          `(K, D)`, type `(|E|)`); edge weights `(|E|)`
         - **output:** node features `(|V_t|, F_out)` or `(B, |V|, F_out)`
     """
 
@@ -151,7 +152,7 @@ class SIRConv(MessagePassing):
 
     def forward(
         self,
-        x: Tensor | tuple[Tensor, Tensor],
+        x: Tensor | Repeated | tuple[Tensor, Tensor],
         edge_index: Graph,
         edge_attr: EdgeAttr = None,
         edge_weight: OptTensor = None,
@@ -174,7 +175,7 @@ class SIRConv(MessagePassing):
                 f"message_network: expected messages of width {self.out_channels} (out_channels), got {out.size(-1)}"
             )
         if self.lin_residual is not None:
-            own = self.lin_residual(target)
+            own = through(self.lin_residual, target)
             # A width of 1 on either side would be broadcast.
             if own.size(-1) != self.out_channels:
                 raise ValueError(
@@ -186,13 +187,13 @@ class SIRConv(MessagePassing):
 
     def _aggregate_messages(
         self,
-        source: Tensor,
-        target: Tensor,
+        source: Tensor | Repeated,
+        target: Tensor | Repeated,
         graph: Graph,
         edge_attr: EdgeAttr,
         edge_weight: Tensor | None,
     ) -> Tensor:
-        query, key = self._drop(self.lin_query(target)), self._drop(self.lin_key(source))
+        query, key = self._drop(through(self.lin_query, target)), self._drop(through(self.lin_key, source))
         edge: EdgeAttr = None
         if self.lin_edge is not None:
             table, kind = edge_attr if isinstance(edge_attr, tuple) else (edge_attr, None)
@@ -298,7 +299,7 @@ class SIRConv(MessagePassing):
             )
         )
 
-    def _neighbors(self, graph: Graph, source: Tensor, target: Tensor) -> Neighbors:
+    def _neighbors(self, graph: Graph, source: Tensor | Repeated, target: Tensor | Repeated) -> Neighbors:
         num_sources, num_targets = source.size(-2), target.size(-2)
         kept = self._cached_neighbors
         if kept is not None and kept.device == source.device:
@@ -319,7 +320,9 @@ class SIRConv(MessagePassing):
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training) if self.dropout else x
 
-    def _check_nodes(self, source: Tensor, target: Tensor, graph: Graph, size: tuple[int, int] | None) -> None:
+    def _check_nodes(
+        self, source: Tensor | Repeated, target: Tensor | Repeated, graph: Graph, size: tuple[int, int] | None
+    ) -> None:
         if source is None:
             raise ValueError("x: expected features of the source nodes, got (None, x)")
         if target is None:
@@ -417,8 +420,10 @@ def _checked_channels(channels: object) -> tuple[int, int]:
     return source, target
 
 
-def _both_ends(x: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    if isinstance(x, Tensor):
+def _both_ends(
+    x: Tensor | Repeated | tuple[Tensor, Tensor],
+) -> tuple[Tensor | Repeated, Tensor | Repeated]:
+    if isinstance(x, (Tensor, Repeated)):
         return x, x
     if not isinstance(x, (tuple, list)) or len(x) != 2:  # type: ignore[redundant-expr]
         given = f"{len(x)} of them" if isinstance(x, (tuple, list)) else type(x).__name__

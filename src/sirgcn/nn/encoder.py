@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 OGB_ATOM = (119, 5, 12, 12, 10, 6, 6, 2, 2)
@@ -12,8 +14,63 @@ OGB_ATOM = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 OGB_BOND = (5, 6, 2)
 """Sizes of OGB's three bond vocabularies."""
 
-# Above this many combinations of edge categories a table has no advantage over the edges themselves.
-_MAX_TABLE = 4096
+MAX_TABLE = 4096
+"""Above this many combinations of categories a table has no advantage over the rows themselves."""
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    r"""Node features `(|V|, channels)` of which many rows are equal, as a table of the rows that differ.
+
+    .. math:: h_v = T_{k_v}, \qquad W h_v = (T W^\top)_{k_v}
+
+    A matrix product with them is one with the table, however many nodes there are. `SIRConv` takes it as `x`.
+
+    Args:
+        table: the rows that differ, `[K, channels]`.
+        kind: the row of every node, int64 `[|V|]`.
+    """
+
+    table: Tensor
+    kind: Tensor
+
+    def through(self, module: nn.Module) -> Tensor:
+        """The rows `(|V|, F)` of a module that acts on each row by itself."""
+        # Its backward sums in a fixed order; that of index_select does not.
+        return F.embedding(self.kind, module(self.table))
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of the features that it stands for."""
+        return torch.Size((len(self.kind), self.table.size(-1)))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the features."""
+        return self.table.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where they are."""
+        return self.table.device
+
+    def size(self, dim: int) -> int:
+        """As `Tensor.size`."""
+        return self.shape[dim]
+
+    def dim(self) -> int:
+        """As `Tensor.dim`."""
+        return 2
+
+    def is_floating_point(self) -> bool:
+        """As `Tensor.is_floating_point`."""
+        return self.table.is_floating_point()
+
+
+def through(module: nn.Module, x: Tensor | Repeated) -> Tensor:
+    """`module(x)` for a module that acts on each row by itself: once per row that differs."""
+    out: Tensor = x.through(module) if isinstance(x, Repeated) else module(x)
+    return out
 
 
 class CategoricalEncoder(nn.Module):
@@ -39,6 +96,11 @@ class CategoricalEncoder(nn.Module):
         self.channels = channels
         self.embeddings = nn.ModuleList(nn.Embedding(size, channels) for size in sizes)
 
+    @property
+    def combinations(self) -> int:
+        """How many rows can differ: the product of the vocabularies' sizes."""
+        return math.prod(self.vocabularies)
+
     def reset_parameters(self) -> None:
         """Draw all embeddings anew."""
         for embedding in self.embeddings:
@@ -57,7 +119,7 @@ class CategoricalEncoder(nn.Module):
 
         K is the number of combinations of categories; where it is too large for a table, the features themselves.
         """
-        if math.prod(self.vocabularies) > _MAX_TABLE:
+        if self.combinations > MAX_TABLE:
             return self(x)
         columns = self._columns(x)
         kind = columns[..., 0]

@@ -10,14 +10,12 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.inits import reset
 from torch_geometric.nn.models import JumpingKnowledge
 from torch_geometric.nn.models.basic_gnn import BasicGNN
-from torch_geometric.utils import add_remaining_self_loops
 
-from sirgcn.nn.adjacency import EdgeAttr, Graph, as_edge_index, as_neighbors, with_stored_values
+from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors, with_self_loops, with_stored_values
 from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode, make_norm
 from sirgcn.nn.conv import Sigma, SIRConv
 from sirgcn.nn.convs import find_conv, make_conv
-from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
-from sirgcn.ops import Neighbors
+from sirgcn.nn.encoder import MAX_TABLE, OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder, Repeated, through
 
 
 class SIRGCN(BasicGNN):
@@ -259,19 +257,10 @@ class SIRNet(nn.Module):
         self._check_edges(edge_attr, edge_weight)
         graph = _grouped(edge_index, x.size(0))
         if self.self_loops:
-            graph = _with_self_loops(graph, x.size(0))
+            graph = with_self_loops(graph, x.size(0))
         batch, batch_size = _batch(batch, batch_size, x)
         edge = self._encoded_edges(edge_attr)
-        h = self.encoder_act(self.encoder(x))
-        if self.positional is not None:
-            if pe is None:
-                raise ValueError(f"pe: this model expects a {self.positional.kind} encoding, got None")
-            h = self.positional(h, pe)
-        elif pe is not None:
-            raise ValueError("pe: this model has no positional encoding, got one")
-        h = self.input_dropout(h)
-        if self.random_features is not None:
-            h = self.random_features(h)
+        h = self._encoded_nodes(x, pe)
 
         virtual, outputs = self.virtual_node, []
         if virtual is not None:
@@ -297,6 +286,35 @@ class SIRNet(nn.Module):
                 raise ValueError(f"{argument}: the convolution {self.conv.name} takes none, got one")
         if edge_weight is not None and self.self_loops:
             raise ValueError("edge_weight: a self-loop has none; expected None with self_loops")
+
+    def _encoded_nodes(self, x: Tensor, pe: Tensor | None) -> Any:
+        """What goes into the first block, as `Repeated` rows where that saves matrix products."""
+        if self.positional is None and pe is not None:
+            raise ValueError("pe: this model has no positional encoding, got one")
+        if self._rows_repeat(x):
+            table, kind = cast(CategoricalEncoder, self.encoder).table(x)
+            return Repeated(self.encoder_act(table), kind)
+        h = self.encoder_act(self.encoder(x))
+        if self.positional is not None:
+            if pe is None:
+                raise ValueError(f"pe: this model expects a {self.positional.kind} encoding, got None")
+            h = self.positional(h, pe)
+        h = self.input_dropout(h)
+        return h if self.random_features is None else self.random_features(h)
+
+    def _rows_repeat(self, x: Tensor) -> bool:
+        """Whether categories are all that the first block sees, and few of them differ."""
+        block = self.blocks[0]
+        return (
+            isinstance(self.encoder, CategoricalEncoder)
+            and self.encoder.combinations <= min(x.size(0) // 2, MAX_TABLE)
+            and type(block) is _PostNorm
+            and isinstance(block.conv, SIRConv)
+            and block.conv.fused
+            and not any((self.positional, self.random_features, self.virtual_node))
+            and not (self.training and self.input_dropout.p)
+            and not torch.compiler.is_compiling()
+        )
 
     def _encoded_edges(self, edge_attr: EdgeAttr) -> EdgeAttr:
         encoder = self.edge_encoder
@@ -324,7 +342,7 @@ class _Block(nn.Module):
     def __init__(
         self,
         conv: nn.Module,
-        residual: nn.Module | None,
+        residual: nn.Sequential | None,
         channels: int,
         norm: str | None,
         act: nn.Module,
@@ -343,10 +361,13 @@ class _PostNorm(_Block):
 
     skip = False
 
-    def forward(self, h: Tensor, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None, **context: Tensor) -> Tensor:
+    def forward(
+        self, h: Tensor | Repeated, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None, **context: Tensor
+    ) -> Tensor:
         out = self.conv(h, graph, edge, edge_weight, **context)
         if self.residual is not None:
-            out = out + self.residual(h)
+            linear, dropout = self.residual
+            out = out + dropout(through(linear, h))
         out = self.dropout(self.act(self.norm(out)))
         return h + out if self.skip else out
 
@@ -358,7 +379,7 @@ class _Skip(_PostNorm):
 class _PreNorm(_Block):
     """h + dropout(W act(dropout(conv(norm(h)))))."""
 
-    def __init__(self, conv: nn.Module, residual: nn.Module | None, channels: int, *rest: Any) -> None:
+    def __init__(self, conv: nn.Module, residual: nn.Sequential | None, channels: int, *rest: Any) -> None:
         super().__init__(conv, residual, channels, *rest)
         self.lin = nn.Linear(channels, channels)
 
@@ -430,12 +451,6 @@ def _grouped(graph: Graph, num_nodes: int, convs: Iterable[SIRConv] = ()) -> Gra
     if torch.compiler.is_exporting() or any(conv.cached or conv.flow == "target_to_source" for conv in convs):
         return graph
     return as_neighbors(graph, num_nodes, num_nodes)
-
-
-def _with_self_loops(graph: Graph, num_nodes: int) -> Neighbors:
-    """The graph with a loop at every node that had none."""
-    edge_index, _ = add_remaining_self_loops(as_edge_index(graph, num_nodes, num_nodes), num_nodes=num_nodes)
-    return Neighbors.from_edge_index(edge_index, num_nodes)
 
 
 def _check_input(argument: str, features: Tensor, encoder: nn.Module) -> None:

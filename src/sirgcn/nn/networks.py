@@ -1,0 +1,184 @@
+"""The table of networks of their own: what may stand in a row in the place of `SIRNet` and a convolution."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from torch import nn
+
+from sirgcn.nn.convs import CONVS, Conv
+from sirgcn.nn.heterophilous import H2GCN, GloGNN
+from sirgcn.nn.heterophilous_filters import FSGNN, GPRGNN, JacobiConv
+from sirgcn.nn.heterophilous_labels import CPGNN, GBKGNN
+from sirgcn.nn.models import SIRNet
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network: `build(in_channels, out_channels, **options)` classifies the nodes of one graph.
+
+    Attributes:
+        name: in experiment files.
+        title: in the paper's tables.
+        reference: where it comes from.
+        formula: of its output, or of a layer.
+        complexity: in the terms of the paper's Table 8, of all layers.
+        build: the network.
+    """
+
+    name: str
+    title: str
+    reference: str
+    formula: str
+    complexity: str
+    build: Callable[..., nn.Module]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The further arguments of `build`."""
+        known = ("in_channels", "out_channels", "num_nodes")
+        return tuple(name for name in inspect.signature(self.build).parameters if name not in known)
+
+
+def make_network(name: str, in_channels: int, out_channels: int, num_nodes: int, **options: Any) -> nn.Module:
+    """A network of the table, called as `SIRNet` is.
+
+    Args:
+        name: a name of `NETWORKS`.
+        in_channels: width of x.
+        out_channels: logits; 1 for two classes.
+        num_nodes: of the graph; a network that has a weight per node needs it.
+        options: those of the entry, see `Network.options`.
+    """
+    network = find_network(name)
+    unknown = [option for option in options if option not in network.options]
+    if unknown:
+        raise ValueError(f"{unknown[0]}: expected an option of {name}: {', '.join(network.options)}")
+    if "num_nodes" in inspect.signature(network.build).parameters:
+        options["num_nodes"] = num_nodes
+    return network.build(in_channels, out_channels, **options)
+
+
+def find_network(name: str) -> Network:
+    """The entry of a name; an unknown one lists the known ones."""
+    if name not in NETWORKS:
+        raise ValueError(f"network: expected one of {', '.join(NETWORKS)}, got {name!r}")
+    return NETWORKS[name]
+
+
+def _fagcn(
+    in_channels: int,
+    out_channels: int,
+    hidden_channels: int = 32,
+    num_layers: int = 2,
+    dropout: float = 0.5,
+    eps: float = 0.3,
+) -> nn.Module:
+    """The network of FAGCN's authors; they drop the edges' weights too."""
+    return SIRNet(
+        in_channels,
+        hidden_channels,
+        out_channels,
+        num_layers,
+        encoder="linear",
+        encoder_act="relu",
+        input_dropout=dropout,
+        conv="fagcn",
+        conv_options={"eps": eps},
+        residual=False,
+        norm=None,
+        act=None,
+    )
+
+
+NETWORKS: dict[str, Network] = {
+    network.name: network
+    for network in (
+        Network(
+            name="h2gcn",
+            title="H2GCN",
+            reference="Zhu et al., Beyond Homophily in Graph Neural Networks, NeurIPS 2020",
+            formula="[r^0 || ... || r^K] W_C, r^k = [A_1 r^{k-1} || A_2 r^{k-1}], A_i the nodes at distance i",
+            complexity="O(|V| d_hidden d_in + 2^K (|E| + |E_2|) d_hidden)",
+            build=H2GCN,
+        ),
+        Network(
+            name="cpgnn",
+            title="CPGNN",
+            reference="Zhu et al., Graph Neural Networks with Heterophily, AAAI 2021",
+            formula="B^k = B^0 + A B^{k-1} H, B^0 = softmax(MLP(X)) - 1/c, H the compatibility of the c classes",
+            complexity="O(|V| d_hidden d_in + K (|V| c^2 + |E| c))",
+            build=CPGNN,
+        ),
+        Network(
+            name="gprgnn",
+            title="GPR-GNN",
+            reference="Chien et al., Adaptive Universal Generalized PageRank Graph Neural Network, ICLR 2021",
+            formula="sum_k gamma_k A^k MLP(X), A normalised with self-loops",
+            complexity="O(|V| d_hidden d_in + K |E| c)",
+            build=GPRGNN,
+        ),
+        Network(
+            name="fsgnn",
+            title="FSGNN",
+            reference="Maurya et al., Simplifying Approach to Node Classification in Graph Neural Networks, JoCS 2022",
+            formula="W relu([omega_j normalised(W_j F_j)]), F_j of X, A^k X, (A + I)^k X",
+            complexity="O(K |V| d_hidden d_in), and once K |E| d_in",
+            build=FSGNN,
+        ),
+        Network(
+            name="glognn",
+            title="GloGNN",
+            reference="Li et al., Finding Global Homophily in Graph Neural Networks, ICML 2022",
+            formula="(1 - gamma) Z H + gamma H^0, Z of all pairs the minimiser of a sum of squares",
+            complexity="O(|V| d_hidden d_in + L (|V| c^2 + K |E| c))",
+            build=GloGNN,
+        ),
+        Network(
+            name="fagcn",
+            title="FAGCN",
+            reference="Bo et al., Beyond Low-Frequency Information in Graph Convolutional Networks, AAAI 2021",
+            formula="W h^L, h^l = eps h^0 + sum tanh(g [h_u || h_v]) h_v / sqrt(in_degree(u) in_degree(v))",
+            complexity="O(|V| d_hidden d_in + L |E| d_hidden)",
+            build=_fagcn,
+        ),
+        Network(
+            name="gbkgnn",
+            title="GBK-GNN",
+            reference="Du et al., GBK-GNN: Gated Bi-Kernel Graph Neural Networks, WWW 2022",
+            formula="W_F h_u + mean(g_uv W_S h_v + (1 - g_uv) W_D h_v), g_uv = sigmoid(gate(h_u, h_v))",
+            complexity="O(L (|V| d_out d_in + |E| d_out))",
+            build=GBKGNN,
+        ),
+        Network(
+            name="jacobiconv",
+            title="JacobiConv",
+            reference="Wang and Zhang, How Powerful are Spectral Graph Neural Networks, ICML 2022",
+            formula="sum_k alpha_k prod gamma_i P_k(A) (X W + b), P_k the Jacobi polynomials",
+            complexity="O(|V| c d_in + K |E| c)",
+            build=JacobiConv,
+        ),
+    )
+}
+"""Every network of its own by its name: the heterophilous ones of Table 5."""
+
+MODEL_COLUMNS: tuple[str, ...] = ("name", "key", "title", "formula", "complexity", "reference", "options")
+"""What `model_rows` gives of a model; `key` is the row's setting that takes the name."""
+
+
+def model_rows(name: str | None = None) -> list[tuple[str, ...]]:
+    """Every model that a row of an experiment can name, or those of one name; an unknown one lists the known ones."""
+    known: dict[str, Mapping[str, Conv | Network]] = {"conv": CONVS, "network": NETWORKS}
+    names = list(dict.fromkeys(entry for table in known.values() for entry in table))
+    if name is not None and name not in names:
+        near = get_close_matches(name, names, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"model: expected one of {', '.join(names)}, got {name!r}{hint}")
+    return [
+        (m.name, key, m.title, m.formula, m.complexity, m.reference, ", ".join(m.options))
+        for key, table in known.items()
+        for m in table.values()
+        if name in (None, m.name)
+    ]
