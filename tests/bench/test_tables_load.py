@@ -8,7 +8,7 @@ from sirgcn.bench import record, run, tables_load
 from sirgcn.bench.graphs import LeftOut
 from sirgcn.bench.tables_load import Files, measure_tables
 from sirgcn.bench.targets import check
-from sirgcn.bench.timing import Effort
+from sirgcn.engine.timing import Effort
 
 TINY = Files(nodes=60, edges=200)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sirgcn.engine.experiment import ConfigError
-from sirgcn.report import compare, read_runs, render_docs, write_docs
+from sirgcn.report import collisions, compare, read_runs, render_docs, write_docs
 from tests.report.fake import folder
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +17,10 @@ MARKED = [page for page in PAGES if "<!-- results:" in page.read_text("utf-8")]
 @pytest.mark.parametrize("page", MARKED, ids=lambda page: page.name)
 def test_a_page_and_the_records_agree(page: Path) -> None:
     text = page.read_text("utf-8")
-    found = render_docs(text, compare(read_runs(ROOT / "results")))
+    results = ROOT / "results"
+    found = render_docs(
+        text, compare(read_runs(results)), {"collisions": collisions.markdown(collisions.read_record(results))}
+    )
     assert found == text, f"write it anew: sirgcn report --docs {page.relative_to(ROOT)}"
 
 
@@ -38,7 +41,7 @@ def test_what_stands_between_markers_is_replaced_and_nothing_else(tmp_path: Path
     )
     assert write_docs([page], comparisons) == [page]
     text = page.read_text("utf-8")
-    assert text.startswith("a <!-- results: summary -->Of the 248 cells of the paper's tables: run in full ")
+    assert text.startswith("a <!-- results: summary -->Of the 182 scores in the paper's tables: run in full ")
     assert "We reach <!-- results: table 1 / SIR-GCN / n=10 -->1.00 ± 0.00 (3)<!-- /results -->, and " in text
     assert "-->not run<!-- /results -->.\n" in text
     assert "| SIR-GCN | ours | 0.3000 (1) |" in text

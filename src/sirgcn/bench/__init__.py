@@ -7,7 +7,7 @@ from sirgcn.bench.graphs import SHAPES, Graph, LeftOut, Shape
 from sirgcn.bench.memory import Case, measure_memory
 from sirgcn.bench.peers import PEERS, SUITES, Peer, Problem
 from sirgcn.bench.targets import TARGETS, Target
-from sirgcn.bench.timing import Effort, interleave
+from sirgcn.engine.timing import Effort, interleave
 
 __all__ = [
     "PEERS",

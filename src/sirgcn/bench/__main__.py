@@ -10,13 +10,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from sirgcn.bench.graphs import DATA_VARIABLE, DRAWN, SHAPES
+from sirgcn.bench.graphs import DRAWN, SHAPES
 from sirgcn.bench.peers import OURS, PEERS
 from sirgcn.bench.plots import write_plots
 from sirgcn.bench.record import ALLOCATOR, Record, with_allocator
 from sirgcn.bench.run import PARTS, Plan, steps
 from sirgcn.bench.tables import markdown, print_tables
-from sirgcn.bench.timing import Effort
+from sirgcn.engine.timing import Effort
 
 # A sample of the quick form lasts 20 ms at least, and a slow peer is given up early.
 QUICK = Effort(repeats=5, sample_seconds=0.02, run_seconds=0.6)
@@ -30,8 +30,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         prog="python -m sirgcn.bench",
         description="Time and peak memory of sirgcn against its peers, interleaved in one run and given as ratios to "
         "ours: a table in the terminal, a record as JSON, plots.",
-        epilog=f"Real graphs are measured when {DATA_VARIABLE} names the data folder. The quick form leaves out what "
-        "takes long and says so; Ctrl-C ends a run and keeps what it has measured.",
+        epilog="Real graphs are measured when their files are there: SIRGCN_DATA names the data folder. The quick form "
+        "leaves out what takes long and says so; Ctrl-C ends a run and keeps what it has measured.",
     )
     parser.add_argument("--full", action="store_true", help="every peer on every graph, more repetitions")
     parser.add_argument(

@@ -4,20 +4,18 @@ Edges are sorted by source, then target, as PyG's `to_undirected` and loaders le
 """
 
 import functools
-import gzip
-import importlib.util
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
-DATA_VARIABLE = "SIRGCN_DATA"
-"""The environment variable that names the folder of the real data."""
+from sirgcn.data import DataError, Graphs, load
+from sirgcn.data.images import Images, read_images
+from sirgcn.data.superpixels import superpixel_graphs
 
 
 class Graph(NamedTuple):
@@ -91,44 +89,23 @@ def evenly(nodes: int, edges: int) -> Graph:
 
 def real_tolokers() -> Graph:
     """The tolokers graph of the heterophilous data sets."""
-    with np.load(_data("heterophilous/tolokers/raw/tolokers.npz"), allow_pickle=False) as file:
-        edges, nodes = file["edges"], len(file["node_labels"])
-    return _both_ways(edges[:, 0], edges[:, 1], nodes)
+    return _of(_found(lambda: load("tolokers", download=False)).graphs.batch())
 
 
 def real_zinc(graphs: int = 128) -> Graph:
     """The first training molecules of the rebuilt ZINC-12k as one batch."""
-    with np.load(_data("zinc12k/zinc12k.npz"), allow_pickle=False) as file:
-        node_ptr, edge_ptr = file["node_ptr"].astype(np.int64), file["edge_ptr"].astype(np.int64)
-        edge_index = file["edge_index"][:, : edge_ptr[graphs]].astype(np.int64)
-    # Nodes are counted from 0 within every molecule.
-    source, target = edge_index + np.repeat(node_ptr[:graphs], np.diff(edge_ptr[: graphs + 1]))
-    return _sorted(source, target, int(node_ptr[graphs]))
+    task = _found(lambda: load("ZINC", bonds=False, download=False))
+    return _of(next(task.batches("train", graphs)))
 
 
-def real_superpixels(graphs: int = 128, neighbors: int = 8) -> Graph:
-    """SLIC superpixels of the first MNIST training images, each joined to its nearest ones by place, as one batch."""
-    path = _data("mnist/MNIST/raw/train-images-idx3-ubyte.gz")
-    if importlib.util.find_spec("skimage") is None:
-        raise LeftOut("scikit-image, which finds the superpixels, is not installed")
-    from skimage.segmentation import slic
+def real_superpixels(graphs: int = 128) -> Graph:
+    """The first MNIST training images as superpixels, as one batch."""
 
-    with gzip.open(path) as file:
-        images = np.frombuffer(file.read(16 + graphs * 28 * 28), np.uint8, offset=16).reshape(graphs, 28, 28) / 255
-    sources, targets, nodes = [], [], 0
-    for image in images:
-        label = slic(image, n_segments=75, compactness=0.25, channel_axis=None, start_label=0)
-        label = np.unique(label, return_inverse=True)[1].ravel()
-        count = np.bincount(label)
-        row, column = np.divmod(np.arange(label.size), 28)
-        centre = np.stack([np.bincount(label, row) / count, np.bincount(label, column) / count], 1)
-        distance = ((centre[:, None] - centre[None]) ** 2).sum(2)
-        np.fill_diagonal(distance, np.inf)
-        nearest = np.argsort(distance, axis=1)[:, : min(neighbors, len(count) - 1)]
-        sources.append(nodes + np.repeat(np.arange(len(count)), nearest.shape[1]))
-        targets.append(nodes + nearest.ravel())
-        nodes += len(count)
-    return _sorted(np.concatenate(sources), np.concatenate(targets), nodes)
+    def made() -> Graphs:
+        images, _ = read_images("MNIST")
+        return superpixel_graphs("MNIST", Images(images.pixels[:graphs], images.labels[:graphs]), workers=1)
+
+    return _of(_found(made).batch())
 
 
 SHAPES: dict[str, Shape] = {
@@ -144,20 +121,25 @@ SHAPES: dict[str, Shape] = {
         Shape("real_tolokers", 256, "the tolokers graph", real_tolokers),
     )
 }
-"""The graphs on which time is measured, by name; those that are called real need `SIRGCN_DATA`."""
+"""The graphs on which time is measured, by name; those that are called real need its files in the data root."""
 
 DRAWN = tuple(name for name in SHAPES if not name.startswith("real_"))
 """The shapes that need no data."""
 
 
-def _data(path: str) -> Path:
-    root = os.environ.get(DATA_VARIABLE)
-    if root is None:
-        raise LeftOut(f"{DATA_VARIABLE} is not set")
-    found = Path(root) / path
-    if not found.exists():
-        raise LeftOut(f"{DATA_VARIABLE} has no {path}")
-    return found
+T = TypeVar("T")
+
+
+def _found(read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except (DataError, OSError, ModuleNotFoundError) as error:
+        raise LeftOut(str(error)) from error
+
+
+def _of(batch: Data) -> Graph:
+    source, target = batch.edge_index.numpy()
+    return _sorted(source, target, batch.x.size(0))
 
 
 def _both_ways(first: np.ndarray, second: np.ndarray, nodes: int) -> Graph:

@@ -25,7 +25,7 @@ FORWARD, BOTH = "forward", "forward+backward"
 MODES = (FORWARD, BOTH)
 """`forward`: under `no_grad`; `forward+backward`: with the gradients of all inputs and parameters."""
 
-OURS, COMPILED = "ours", "torch.compile"
+OURS, COMPILED, LINEAR = "ours", "torch.compile", "ours, linear layers alone"
 
 
 class Problem:
@@ -200,6 +200,13 @@ def _sir(problem: Problem, grouped: bool = True, **options: Any) -> Work:
     return _layer(problem, SIRConv(d, d, **options), problem.neighbors if grouped else problem.edge_index)
 
 
+def _linear_layers(problem: Problem) -> Work:
+    d = problem.channels
+    query, key, relation = nn.Linear(d, d), nn.Linear(d, d, bias=False), nn.Linear(d, d)
+    x, leaves = problem.x, [p for lin in (query, key, relation) for p in lin.parameters()]
+    return Work(lambda: relation(query(x) + key(x)), (x, *leaves))
+
+
 def _sir_mlp(problem: Problem, fused: bool) -> Work:
     d = problem.channels
     return _sir(problem, fused, activation=nn.Sequential(nn.ReLU(), nn.Linear(d, d), nn.ReLU()), fused=fused)
@@ -274,6 +281,7 @@ PEERS: tuple[Peer, ...] = (
          "by hand", 7, "eager", quick=(*_SMALL, "roman_empire")),
     Peer(LAYER, OURS, _sir, "SIRConv, sum, relu, on a Neighbors built before"),
     Peer(LAYER, "ours, edge_index", functools.partial(_sir, grouped=False), "the same, grouping in each call"),
+    Peer(LAYER, LINEAR, _linear_layers, "W_R (W_Q x + W_K x): no edges, so that no layer of this form is faster"),
     Peer(LAYER, "GCNConv", _pyg(lambda d: pyg.GCNConv(d, d)), "edge_index, normalised in each call", 3),
     Peer(LAYER, "GCNConv, cached", _pyg(lambda d: pyg.GCNConv(d, d, cached=True)),
          "edge_index, normalised once (not counted)", 3, quick=_SMALL),

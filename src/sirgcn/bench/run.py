@@ -13,7 +13,7 @@ from sirgcn.bench.graphs import Graph, LeftOut, Shape
 from sirgcn.bench.memory import check_fit, give_back, measure_memory
 from sirgcn.bench.peers import AGGREGATION, OURS, PEERS, SUITES, Peer, Problem
 from sirgcn.bench.record import Record
-from sirgcn.bench.timing import Effort, calls_per_sample, interleave, ratios, summary
+from sirgcn.engine.timing import Effort, calls_per_sample, interleave, ratios, summary
 
 MEMORY, SCALING, TABLES, TRAINING = "memory", "scaling", "tables", "training"
 PARTS = (*SUITES, MEMORY, SCALING, TABLES, TRAINING)

@@ -6,7 +6,7 @@ from typing import Any
 
 from sirgcn.bench.graphs import evenly
 from sirgcn.bench.peers import AGGREGATION, BOTH, FORWARD, OURS, PEERS, Problem
-from sirgcn.bench.timing import Effort, calls_per_sample, interleave, summary
+from sirgcn.engine.timing import Effort, calls_per_sample, interleave, summary
 
 DEGREE = 16
 

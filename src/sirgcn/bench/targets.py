@@ -9,7 +9,7 @@ from typing import Any
 from sirgcn.bench import tables_load
 from sirgcn.bench.graphs import DRAWN, SHAPES
 from sirgcn.bench.memory import LARGE, SCRATCH
-from sirgcn.bench.peers import AGGREGATION, BOTH, BUILD, EDGES, FORWARD, LAYER, MAX, MLP, OURS
+from sirgcn.bench.peers import AGGREGATION, BOTH, BUILD, EDGES, FORWARD, LAYER, LINEAR, MAX, MLP, OURS
 from sirgcn.bench.training import EPOCHS, PEER
 
 
@@ -78,9 +78,19 @@ def check(record: dict[str, Any]) -> list[dict[str, Any]]:
                         "measured": measured,
                         "holds": None if measured is None else measured >= target.at_least,
                         "setting": None if found is None else found["peer"],
+                        "ceiling": _ceiling(record, target, shape, found),
                     }
                 )
     return rows + _check_training(record) + _check_memory(record) + _check_tables(record)
+
+
+def _ceiling(record: dict[str, Any], target: Target, shape: str, found: dict[str, Any] | None) -> float | None:
+    """The ratio that a layer would reach whose edges cost nothing: its linear layers would be left."""
+    alone = best(record, target.suite, shape, target.threads, target.mode, LINEAR)
+    if found is None or alone is None:
+        return None
+    ceiling: float = found["seconds"]["median"] / alone["seconds"]["median"]
+    return ceiling
 
 
 def best(record: dict[str, Any], suite: str, shape: str, threads: int, mode: str, family: str) -> dict[str, Any] | None:

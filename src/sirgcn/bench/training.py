@@ -1,7 +1,8 @@
 """An epoch of training and evaluation, end to end, beside a plain PyG implementation of the same model.
 
 Ours is the engine as experiments use it: graphs stored flat, batches sliced, the fused layer. The peer has the same
-network with messages by PyG's `propagate`, PyG's `DataLoader` over a list of `Data`, and a loop that does no more.
+network with messages by PyG's `propagate`, PyG's `DataLoader` over a list of `Data`, and a loop that does no more. Our
+network in that loop tells what the flat graphs gain, our batches alone (sliced and grouped) what they cost.
 """
 
 from collections.abc import Callable
@@ -20,8 +21,11 @@ from sirgcn.data.task import Part
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.loop import Trainer
 from sirgcn.nn import SIRConv, SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, preset
+from sirgcn.ops import Neighbors
 
 PEER = "plain PyG"
+LOADER = "ours, batches by PyG's DataLoader"
+BATCHES = "putting ours' batches together, alone"
 
 
 @dataclass(frozen=True)
@@ -81,12 +85,22 @@ def runs(epoch: Epoch) -> dict[str, Callable[[], Any]]:
             trainer._step(batch)
         trainer.evaluate(*epoch.evaluated)
 
-    return {OURS: engine, PEER: _plain(task, theirs, epoch)}
+    def batches() -> None:
+        for part in ("train", *epoch.evaluated):
+            for batch in task.batches(part, epoch.batch_size, generator=trainer.generator):
+                Neighbors.from_edge_index(batch.edge_index, batch.num_nodes)
 
-
-def _plain(task: Task, model: nn.Module, epoch: Epoch) -> Callable[[], None]:
     split = task.splits[0]
     parts = {part: [_alone(task, i) for i in getattr(split, part).tolist()] for part in ("train", *epoch.evaluated)}
+    return {
+        OURS: engine,
+        PEER: _plain(task, theirs, epoch, parts),
+        LOADER: _plain(task, epoch.network(), epoch, parts),
+        BATCHES: batches,
+    }
+
+
+def _plain(task: Task, model: nn.Module, epoch: Epoch, parts: dict[Part, list[Data]]) -> Callable[[], None]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0)
     loss_function = task.loss_function
 

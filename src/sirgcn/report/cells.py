@@ -3,15 +3,15 @@
 import math
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Literal
 
 from sirgcn.engine.experiment import ConfigError
 from sirgcn.engine.experiment import names as packaged
-from sirgcn.report.claims import Claim, Column, Row, Table, load_claims
+from sirgcn.report.claims import Claim, Column, Kind, Row, Table, exponents, load_claims
 from sirgcn.report.runs import Run, as_number
 
 OURS = "SIR-GCN"
@@ -52,18 +52,26 @@ class Cell:
 
     @cached_property
     def values(self) -> tuple[float, ...]:
-        """One value per run, in the table's unit."""
-        return tuple(run.value for run in self.runs)
+        """One value per run, or per repetition of a timing, in the table's unit."""
+        return tuple(value for run in self.runs for value in run.values)
 
     @cached_property
     def mean(self) -> float:
-        """Over the runs; NaN without any."""
+        """Over the values; NaN without any."""
         return fmean(self.values) if self.values else math.nan
 
     @cached_property
     def std(self) -> float:
-        """Over the runs, with n - 1 in the denominator; NaN below two runs."""
-        return stdev(self.values) if len(self.values) > 1 and math.isfinite(self.mean) else math.nan
+        """Over the values, with n - 1 in the denominator; NaN below two."""
+        return _stdev(self.values)
+
+    def ratio(self, with_batches: bool = False) -> tuple[float, float]:
+        """The median and the standard deviation of a timing's ratios to SIR-GCN, which was timed beside it.
+
+        NaN where there are none; `with_batches` counts the building of the batches in.
+        """
+        found = [ratio for run in self.runs for ratio in run.ratios(with_batches)]
+        return (median(found), _stdev(found)) if found else (math.nan, math.nan)
 
     @property
     def is_reduced(self) -> bool:
@@ -95,15 +103,26 @@ class Cell:
         if not self.runs:
             return ""
         if self.table.kind == "complexity":
-            return ", ".join(f"{name} {mean:.2f}" for name, mean in self.slopes.items())
+            return ", ".join(_slope_text(name, *found) for name, found in self.slopes.items())
         text = f"{self.mean:.{self.decimals}f}"
         return text if math.isnan(self.std) else f"{text} ± {self.std:.{self.decimals}f}"
 
     @property
-    def slopes(self) -> dict[str, float]:
-        """The mean of everything measured, by name: what Table 8's formulas are compared with."""
+    def slopes(self) -> dict[str, tuple[float, float, int | None]]:
+        """By what grows: the slope that was measured, its standard error, and the exponent in the paper's formula.
+
+        Means over the runs; NaN where no error was recorded, None where the formula says nothing.
+        """
         names = dict.fromkeys(name for run in self.runs for name in run.metrics)
-        return {name: fmean(as_number(run.metrics.get(name)) for run in self.runs) for name in names}
+        claimed = exponents(self.printed)
+        return {
+            name: (
+                fmean(as_number(run.metrics.get(name)) for run in self.runs),
+                fmean(as_number(run.growth(name).get("error")) for run in self.runs),
+                claimed.get(name),
+            )
+            for name in names
+        }
 
     def mean_of(self, cost: str) -> float:
         """The mean over the runs of a recorded cost, such as `seconds_per_epoch`; NaN where none was recorded."""
@@ -161,11 +180,27 @@ class Comparison:
         return Comparison(self.table, tuple(column for column in self.columns if column in columns), tuple(lines))
 
     def ratios(self, cell: Cell) -> tuple[float, float]:
-        """A runtime over SIR-GCN's of the same column: the paper's and ours, NaN where one is absent."""
+        """A runtime over SIR-GCN's of the same column: the paper's and ours, NaN where one is absent.
+
+        Ours is the median over repetitions in which both were timed side by side; of runs without, that of the means.
+        """
         claim = self.table.claims.get((OURS, cell.column.name))
-        ours = [other.mean for other in self.cells if other.model == OURS and other.column == cell.column]
         paper = cell.claim.mean / claim.mean if cell.claim and claim else math.nan
-        return paper, cell.mean / ours[0] if ours else math.nan
+        ours, _ = cell.ratio()
+        if math.isnan(ours):
+            means = [other.mean for other in self.cells if other.model == OURS and other.column == cell.column]
+            ours = cell.mean / means[0] if means else math.nan
+        return paper, ours
+
+
+def _stdev(values: Sequence[float]) -> float:
+    return stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan
+
+
+def _slope_text(name: str, slope: float, error: float, claimed: int | None) -> str:
+    """`|V| 0.98 ± 0.01 (1)`, the exponent of the formula in brackets."""
+    spread = "" if math.isnan(error) else f" ± {error:.2f}"
+    return f"{name} {slope:.2f}{spread}{'' if claimed is None else f' ({claimed})'}"
 
 
 def compare(runs: Iterable[Run]) -> tuple[Comparison, ...]:
@@ -250,4 +285,7 @@ def _own_table(experiment: str, runs: list[Run]) -> Table:
     columns = {run.column: Column(run.column, run.metric, "", run.higher_is_better) for run in in_order}
     models = dict.fromkeys(run.model for run in runs)
     rows = tuple(Row(model, ("",) * len(columns)) for model in models)
-    return Table(None, "score", experiment, "", tuple(columns.values()), rows)
+    return Table(None, _KINDS.get(in_order[-1].metric, "score"), experiment, "", tuple(columns.values()), rows)
+
+
+_KINDS: dict[str, Kind] = {"seconds": "runtime", "complexity": "complexity"}

@@ -20,6 +20,8 @@ METRICS = {
 }
 """The metrics of the paper's tables, by the name that a record gives them."""
 
+Kind = Literal["score", "runtime", "complexity"]
+
 _PRINTED = re.compile(r"(\d+(?:\.(\d+))?) ± (\d+(?:\.(\d+))?)")
 
 
@@ -88,7 +90,7 @@ class Table:
     """
 
     number: int | None
-    kind: Literal["score", "runtime", "complexity"]
+    kind: Kind
     label: str
     caption: str
     columns: tuple[Column, ...]
@@ -145,6 +147,21 @@ def plain_formula(latex: str) -> str:
     text = re.sub(r"\\(?:mathcal|text|texttt)\{(\w+)\}", r"\1", latex)
     text = re.sub(r"_\{(\w+)\}", r"_\1", text).replace("^2", "²").replace(r"\times", "×")
     return re.sub(r"\s+\)", ")", re.sub(r"\\(?:left|right)\s*", "", text))
+
+
+def exponents(latex: str) -> dict[str, int]:
+    """The powers in a formula of Table 8: of |V|, of |E|, and of d in the highest term per node and per edge.
+
+    All widths are d, and an MLP costs d²; k does not grow.
+    """
+    found: dict[str, int] = {}
+    for term in plain_formula(latex).removeprefix("O(").removesuffix(")").split(" + "):
+        factors = term.split(" × ")
+        power = sum(2 if factor == "MLP" or factor.endswith("²") else factor.startswith("d_") for factor in factors)
+        for size, width in (("|V|", "d per node"), ("|E|", "d per edge")):
+            if size in factors:
+                found |= {size: 1, width: max(power, found.get(width, 0))}
+    return found
 
 
 def _claim(cell: str, where: str) -> Claim:

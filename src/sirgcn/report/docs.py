@@ -5,39 +5,49 @@
 | `<!-- results: summary -->` | how much was run and how it compares, in a sentence |
 | `<!-- results: table 1 -->` | a table of the paper with ours; `table zinc_edges` one of our own experiments |
 | `<!-- results: table 1 / SIR-GCN / n=10 -->` | one figure of ours, within a sentence |
+| `<!-- results: reading 1 -->` | what our figures of a table of the paper say beside it |
+| `<!-- results: models -->` | the models that a row of an experiment can name |
+| `<!-- results: collisions -->` | which neighbourhoods the models of Table 1 confuse |
 
 Each ends with `<!-- /results -->`.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sirgcn.engine.experiment import ConfigError
 from sirgcn.report.cells import Comparison
-from sirgcn.report.tables import markdown, ours_text
+from sirgcn.report.runtimes import reading
+from sirgcn.report.scores import score_reading
+from sirgcn.report.tables import as_markdown, markdown, ours_text
 
 _MARKED = re.compile(r"(<!-- results: (.+?) -->)(.*?)(<!-- /results -->|(?=<!-- results:)|\Z)", re.DOTALL)
 
 
-def render_docs(page: str, comparisons: Sequence[Comparison]) -> str:
-    """A Markdown page with what stands between its markers written anew."""
+def render_docs(page: str, comparisons: Sequence[Comparison], texts: Mapping[str, str] | None = None) -> str:
+    """A Markdown page with what stands between its markers written anew; `texts` holds further markers' paragraphs."""
+    known = texts or {}
 
     def write(match: re.Match[str]) -> str:
         start, key, _, end = match.groups()
         if not end:
             raise ConfigError(f"{start}: expected <!-- /results --> behind it, before the next one begins")
+        if key.strip() in known:
+            return f"{start}\n\n{known[key.strip()]}\n\n{end}"
         return f"{start}{_text(key.strip(), comparisons)}{end}"
 
     return _MARKED.sub(write, page)
 
 
-def write_docs(pages: Iterable[str | Path], comparisons: Sequence[Comparison]) -> list[Path]:
+def write_docs(
+    pages: Iterable[str | Path], comparisons: Sequence[Comparison], texts: Mapping[str, str] | None = None
+) -> list[Path]:
     """Render the pages in place; gives those that changed."""
     changed = []
     for page in map(Path, pages):
         before = page.read_text("utf-8")
-        after = render_docs(before, comparisons)
+        after = render_docs(before, comparisons, texts)
         if after != before:
             page.write_text(after, "utf-8")
             changed.append(page)
@@ -45,11 +55,12 @@ def write_docs(pages: Iterable[str | Path], comparisons: Sequence[Comparison]) -
 
 
 def summary(comparisons: Sequence[Comparison]) -> str:
-    """How much of the paper's tables was run, and how it compares, in a sentence."""
-    cells = [cell for comparison in comparisons for cell in comparison.cells if cell.printed]
+    """How much of the paper's tables of scores was run, and how it compares, in a sentence."""
+    scores = [comparison for comparison in comparisons if comparison.table.kind == "score"]
+    cells = [cell for comparison in scores for cell in comparison.cells if cell.printed]
     full = [cell for cell in cells if cell.runs and not cell.is_reduced]
     short = [cell for cell in cells if cell.is_reduced]
-    text = f"Of the {len(cells)} cells of the paper's tables: run in full {len(full)}, reduced {len(short)}"
+    text = f"Of the {len(cells)} scores in the paper's tables: run in full {len(full)}, reduced {len(short)}"
     verdicts = [cell.verdict for cell in full if cell.verdict]
     if verdicts:
         sides = ", ".join(f"{side} {verdicts.count(side)}" for side in ("better", "worse"))
@@ -60,6 +71,10 @@ def summary(comparisons: Sequence[Comparison]) -> str:
 def _text(key: str, comparisons: Sequence[Comparison]) -> str:
     if key == "summary":
         return summary(comparisons)
+    if key == "models":
+        return f"\n\n{_models()}\n\n"
+    if key.startswith("reading "):
+        return _reading(key, comparisons)
     table, *place = key.removeprefix("table ").split(" / ")
     for comparison in comparisons:
         if table in (str(comparison.table.number), comparison.table.label):
@@ -71,3 +86,25 @@ def _text(key: str, comparisons: Sequence[Comparison]) -> str:
     raise ConfigError(
         f"<!-- results: {key} -->: expected summary, table N or table N / MODEL / COLUMN with names of that table"
     )
+
+
+def _models() -> str:
+    # The table of models is made of networks; all else on a page can be written without torch.
+    from sirgcn.nn import MODEL_COLUMNS, model_rows
+
+    shown = {"name": "Name", "key": "Key", "title": "Model", "formula": "Formula", "complexity": "Complexity"}
+    lines = [[*shown.values(), "Reference"], ["---"] * (len(shown) + 1)]
+    for row in model_rows():
+        entry = dict(zip(MODEL_COLUMNS, row, strict=True))
+        code = [f"`{entry[name]}`" if name != "title" else entry[name] for name in shown]
+        lines.append([cell.replace("|", r"\|") for cell in (*code, entry["reference"])])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _reading(key: str, comparisons: Sequence[Comparison]) -> str:
+    for comparison in comparisons:
+        if key == f"reading {comparison.table.number}":
+            read = score_reading if comparison.table.kind == "score" else reading
+            sentences = read(comparison) or ["Nothing was run yet."]
+            return "\n\n" + "\n".join(f"- {as_markdown(sentence)}" for sentence in sentences) + "\n\n"
+    raise ConfigError(f"<!-- results: {key} -->: expected reading N with the number of a table of the paper")

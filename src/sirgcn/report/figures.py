@@ -33,12 +33,12 @@ class Axis:
     log: bool
 
     @classmethod
-    def over(cls, values: Iterable[float], start: float, end: float, may_log: bool = True) -> "Axis":
-        """The scale on which all these values have room."""
+    def over(cls, values: Iterable[float], start: float, end: float, decades: float = _DECADES) -> "Axis":
+        """The scale on which all these values have room, logarithmic from so many decades on."""
         # NaN fails the comparison; what is larger would overflow below.
         known = [value for value in values if abs(value) < 1e300] or [0.0, 1.0]
         low, high = min(known), max(known)
-        log = may_log and low > 0 and math.log10(high / low) > _DECADES
+        log = low > 0 and math.log10(high / low) > decades
         if log:
             low, high = math.log10(low), math.log10(high)
         span = high - low if high - low > 1e-4 * abs(high) else abs(high)
@@ -53,14 +53,24 @@ class Axis:
         return self.start + share * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Three to six round values."""
-        if self.log:
-            every = max(1, math.ceil((self.high - self.low) / 6))
-            return [10.0**power for power in range(math.ceil(self.low), math.floor(self.high) + 1, every)]
-        rough = (self.high - self.low) / 4
-        power = 10.0 ** math.floor(math.log10(rough))
-        step = power * min((1, 2, 5, 10), key=lambda factor: abs(factor * power - rough))
-        return [step * place for place in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+        """A few round values."""
+        if not self.log:
+            return _round(self.low, self.high)
+        if self.high - self.low < 1:
+            return _round(10**self.low, 10**self.high)
+        if self.high - self.low < 2:
+            powers = range(math.floor(self.low), math.ceil(self.high))
+            ticks = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
+            return [tick for tick in ticks if self.low <= math.log10(tick) <= self.high]
+        every = max(1, math.ceil((self.high - self.low) / 6))
+        return [10.0**power for power in range(math.ceil(self.low), math.floor(self.high) + 1, every)]
+
+
+def _round(low: float, high: float) -> list[float]:
+    rough = (high - low) / 4
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = power * min((1, 2, 5, 10), key=lambda factor: abs(factor * power - rough))
+    return [step * place for place in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def dots(comparison: Comparison, column: Column, colours: Mapping[str, str]) -> str:
@@ -72,7 +82,7 @@ def dots(comparison: Comparison, column: Column, colours: Mapping[str, str]) -> 
     ends = [end for cell in cells if (band := _band(cell)) for end in band]
     # The lower end of a wide interval may be negative, which would forbid a log scale.
     ends = [max(end, low / 2) if low else end for end in ends]
-    gutter = 14 + 6.2 * max(len(cell.model) for cell in cells)
+    gutter = 14 + 7 * max(len(cell.model) for cell in cells)
     row = max(_ROW, (_HEIGHT - _FOOT - 6) / len(cells))
     height = row * len(cells) + _FOOT + 6
     axis = Axis.over([*ends, *(value for cell in cells for value in cell.values)], min(gutter, 170), _WIDTH - 12)
@@ -92,14 +102,15 @@ def _strip(svg: Element, cell: Cell, axis: Axis, middle: float, colours: Mapping
         bar = SubElement(group, "rect", {"class": "band", **_numbers(band)})
         SubElement(bar, "title").text = f"{cell.model}, published: {cell.claim}"
         _line(group, axis(cell.claim.mean), middle - 7, axis(cell.claim.mean), middle + 7, "published")
-    for place, run in enumerate(cell.runs):
-        if math.isfinite(run.value):
+    points = [(run, value) for run in cell.runs for value in run.values]
+    for place, (run, value) in enumerate(points):
+        if math.isfinite(value):
             # Equal values would hide each other: dots are spread over the strip's height.
-            shift = 9 * ((place + 0.5) / len(cell.runs) - 0.5)
+            shift = 9 * ((place + 0.5) / len(points) - 0.5)
             kind = "dot reduced" if run.reduced else "dot"
-            at = _numbers({"cx": axis(run.value), "cy": middle + shift, "r": 3.2})
+            at = _numbers({"cx": axis(value), "cy": middle + shift, "r": 3.2})
             dot = SubElement(group, "circle", {"class": kind, **at})
-            SubElement(dot, "title").text = f"{cell.model}, {_seed(run)}: {run.value:.6g}{', reduced' * run.reduced}"
+            SubElement(dot, "title").text = f"{cell.model}, {_seed(run)}: {value:.6g}{', reduced' * run.reduced}"
 
 
 def _band(cell: Cell) -> tuple[float, float] | None:
@@ -127,6 +138,23 @@ def curves(comparison: Comparison, column: Column, colours: Mapping[str, str]) -
     return found
 
 
+def growth(comparison: Comparison, column: Column, colours: Mapping[str, str]) -> list[tuple[str, str]]:
+    """How the time of a layer grows, a line per model on logarithmic scales: (what grows, figure) for every axis."""
+    runs = [(cell, run) for cell in comparison.cells if cell.column == column for run in cell.runs]
+    found = []
+    for name in dict.fromkeys(name for _, run in runs for name in run.samples if run.growth(name)):
+        lines = [(cell, run, points) for cell, run in runs if (points := _sizes(run, name))]
+        if lines:
+            found.append((f"seconds by {name}", _curves(f"seconds by {name}", lines, colours, decades=0.0)))
+    return found
+
+
+def _sizes(run: Run, name: str) -> list[Point]:
+    found = run.growth(name)
+    points = zip(found.get("sizes", ()), found.get("seconds", ()), strict=False)
+    return [(as_number(size), as_number(seconds)) for size, seconds in points if as_number(seconds) > 0]
+
+
 def _points(run: Run, name: str, scale: float) -> list[Point]:
     """A curve of at most `_POINTS` points, the first and the last included."""
     points = [(as_number(entry.get("epoch")), as_number(entry.get(name)) * scale) for entry in run.history]
@@ -136,10 +164,16 @@ def _points(run: Run, name: str, scale: float) -> list[Point]:
     return [points[round(place * (len(points) - 1) / (_POINTS - 1))] for place in range(_POINTS)]
 
 
-def _curves(title: str, lines: list[tuple[Cell, Run, list[Point]]], colours: Mapping[str, str]) -> str:
+def _curves(
+    title: str,
+    lines: list[tuple[Cell, Run, list[Point]]],
+    colours: Mapping[str, str],
+    decades: float = math.inf,
+) -> str:
     svg = _canvas(_HEIGHT, title)
-    x = Axis.over((epoch for *_, points in lines for epoch, _ in points), 52, _WIDTH - 10, may_log=False)
-    y = Axis.over((value for *_, points in lines for _, value in points), _HEIGHT - _FOOT, 6)
+    x = Axis.over((epoch for *_, points in lines for epoch, _ in points), 52, _WIDTH - 10, decades)
+    values = (value for *_, points in lines for _, value in points)
+    y = Axis.over(values, _HEIGHT - _FOOT, 6, min(decades, _DECADES))
     _ticks(svg, x, "x", 6, _HEIGHT - _FOOT)
     _ticks(svg, y, "y", 52, _WIDTH - 10)
     # The paper's model comes last and so lies on top.

@@ -15,8 +15,9 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from sirgcn.report.cells import OURS, Cell, Comparison
-from sirgcn.report.figures import curves, dots
+from sirgcn.report.figures import curves, dots, growth
 from sirgcn.report.runs import Run
+from sirgcn.report.runtimes import ratio_text, reading
 from sirgcn.report.tables import caption_of, metric_of, notes_of, paper_text
 
 _HUES = 11  # the page's style has s0 for the paper's model and s1 to s11
@@ -33,7 +34,7 @@ def render_html(comparisons: Sequence[Comparison]) -> str:
     )
     page.filters |= {"figure": _figure, "time": _time, "count": _count, "best_first": _best_first}
     page.globals |= {"caption_of": caption_of, "notes_of": notes_of, "paper_text": paper_text, "state_of": _state_of}
-    page.globals |= {"metric_of": metric_of, "loads": json.loads}
+    page.globals |= {"metric_of": metric_of, "loads": json.loads, "ratio_text": ratio_text, "reading": reading}
     return page.get_template("report.html").render(
         comparisons=comparisons,
         cells=cells,
@@ -70,8 +71,9 @@ def _figures(comparison: Comparison, colours: dict[str, str]) -> list[tuple[str,
     """For each column that was run: its name, and its panels with their titles."""
     found = []
     for column in comparison.columns:
-        panels = [("every run", dots(comparison, column, colours))]
-        panels += curves(comparison, column, colours)
+        title = "every repetition, seconds" if comparison.table.kind == "runtime" else "every run"
+        panels = [(title, dots(comparison, column, colours))]
+        panels += curves(comparison, column, colours) + growth(comparison, column, colours)
         drawn = [(title, Markup(svg)) for title, svg in panels if svg]
         if drawn:
             found.append((column.name, drawn))

@@ -39,17 +39,45 @@ class Run:
     data: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
     history: tuple[dict[str, Any], ...] = ()
+    samples: dict[str, Any] = field(default_factory=dict)
     traceback: str | None = None
     record: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.status == "done" and not (self.metric and self.metrics):
             raise ConfigError("metric and metrics: expected of a finished run, got none")
+        repeats = {what: len(self.times(what)) for what in ("forward", "reference", "batches")}
+        if len(set(repeats.values())) > 1:
+            raise ConfigError(f"samples: expected a time of each for every repetition, got {repeats}")
 
     @property
     def value(self) -> float:
         """The metric on the test set, in the unit of the paper's table; NaN where there is none."""
         return as_number(self.metrics.get("test")) * self.scale
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """What was measured, in the table's unit: every pass of a timing, the one value of a training."""
+        passes = self.times("forward")
+        return tuple(seconds * self.scale for seconds in passes) if passes else (self.value,)
+
+    def times(self, what: str) -> tuple[float, ...]:
+        """The seconds of a timing by repetition: `forward`, `reference` or `batches`; nothing of other runs."""
+        found = self.samples.get(what)
+        return tuple(map(as_number, found)) if isinstance(found, list) else ()
+
+    def growth(self, what: str) -> dict[str, Any]:
+        """The sizes, seconds, slope and its error of one axis of a layer's growth; empty for other runs."""
+        found = self.samples.get(what)
+        return found if isinstance(found, dict) else {}
+
+    def ratios(self, with_batches: bool = False) -> tuple[float, ...]:
+        """The time over the reference's, repetition by repetition; `with_batches` adds their building to both."""
+        times = [self.times(what) for what in ("forward", "reference", "batches")]
+        return tuple(
+            (forward + with_batches * batches) / (reference + with_batches * batches)
+            for forward, reference, batches in zip(*times, strict=True)
+        )
 
 
 def as_number(value: object) -> float:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from sirgcn.report.cells import OURS, Cell, Comparison
 from sirgcn.report.claims import METRICS, Column, plain_formula
+from sirgcn.report.runtimes import ratio_text, timing_notes
 
 MARKS = {
     "reduced": "†",
@@ -22,11 +23,18 @@ MARKS = {
 """Behind a figure of ours: from reduced runs; outside the published mean ± 2 std, on the better or the worse side."""
 
 
+_OURS = {
+    "score": "mean ± standard deviation (number of runs)",
+    "runtime": "mean ± standard deviation (number of repetitions)",
+    "complexity": "slope of log time ± its standard error (exponent in the formula)",
+}
+
+
 def markdown(comparison: Comparison) -> str:
     """The table as Markdown, with its notes below; the paper's best are bold, as it prints them."""
     rows = [_bar(head(comparison, _MARKDOWN)), "|---|---|" + "---:|" * len(comparison.columns)]
     rows += [_bar(line) for _, line in lines(comparison, _MARKDOWN)]
-    notes = [f"- {_markdown(note)}" for note in (*legend_of(comparison), *notes_of(comparison))]
+    notes = [f"- {as_markdown(note)}" for note in (*legend_of(comparison), *notes_of(comparison))]
     return "\n".join([*rows, "", *notes]).rstrip() + "\n"
 
 
@@ -61,7 +69,7 @@ def latex(comparison: Comparison) -> str:
 
 def as_csv(comparisons: Iterable[Comparison]) -> str:
     """Every cell of the tables as a line of CSV, at full precision; empty where the paper or we have nothing."""
-    rows = [_fields(cell) for comparison in comparisons for cell in comparison.cells]
+    rows = [_fields(comparison, cell) for comparison in comparisons for cell in comparison.cells]
     text = io.StringIO()
     writer = csv.DictWriter(text, rows[0], lineterminator="\n")
     writer.writeheader()
@@ -76,12 +84,14 @@ def caption_of(comparison: Comparison) -> str:
 
 
 def ours_text(comparison: Comparison, cell: Cell) -> str:
-    """Our figure with the number of runs and its marks: `0.99 ± 0.01 (5)†▼`; empty where nothing was run."""
+    """Our figure with the number of its values and its marks: `0.99 ± 0.01 (5)†▼`; empty where nothing was run."""
     if not cell.runs:
         return "failed" if cell.failed else ""
-    ratio = f", {comparison.ratios(cell)[1]:.2f}x" if comparison.table.kind == "runtime" else ""
     marks = MARKS["reduced"] * cell.is_reduced + MARKS.get(cell.verdict or "", "")
-    return f"{cell.ours} ({len(cell.runs)}){ratio}{marks}"
+    if comparison.table.kind == "complexity":
+        return f"{cell.ours}{marks}"
+    ratio = f", {ratio_text(comparison, cell)}" if comparison.table.kind == "runtime" else ""
+    return f"{cell.ours} ({len(cell.values)}){ratio}{marks}"
 
 
 def paper_text(comparison: Comparison, cell: Cell) -> str:
@@ -100,7 +110,7 @@ def legend_of(comparison: Comparison) -> list[str]:
     texts = [name if len(metrics) == 1 else f"{', '.join(columns)}: {name}" for name, columns in metrics.items()]
     legend = [f"Metric: {'; '.join(texts)}."]
     if any(cell.runs for cell in cells):
-        legend.append("Ours: mean ± standard deviation (number of runs).")
+        legend.append(f"Ours: {_OURS[comparison.table.kind]}.")
     outside = [side for side in ("better", "worse") if any(cell.verdict == side for cell in cells)]
     if outside:
         legend.append(f"Outside the published mean ± 2 std: {', '.join(f'{MARKS[side]} {side}' for side in outside)}.")
@@ -116,7 +126,10 @@ def notes_of(comparison: Comparison) -> list[str]:
     """What a reader must know besides: why runs were reduced or left out, whose figures the paper has, its own note."""
     table, cells, notes = comparison.table, comparison.cells, list[str]()
     if table.kind == "runtime":
-        notes.append(f"x: the ratio to {OURS} in the same column, on the same machine.")
+        notes.append(
+            f"x: the ratio to {OURS} in the same column, on the same machine; ours is the median over repetitions."
+        )
+    notes += timing_notes(comparison)
     why = sorted({run.reduced_why or "no reason given" for cell in cells if cell.is_reduced for run in cell.runs})
     if why:
         notes.append(f"{MARKS['reduced']} reduced runs: {'; '.join(why)}.")
@@ -166,8 +179,9 @@ def _published(comparison: Comparison, cell: Cell, form: Format) -> str:
     return form.bold(text) if cell.column.best == cell.model else text
 
 
-def _fields(cell: Cell) -> dict[str, str]:
+def _fields(comparison: Comparison, cell: Cell) -> dict[str, str]:
     column, claim = cell.column, cell.claim
+    paper_ratio, our_ratio = comparison.ratios(cell) if cell.table.kind == "runtime" else (math.nan, math.nan)
     costs = ("seconds_per_epoch", "seconds", "peak_memory_mb", "parameters")
     return {
         "table": str(cell.table.number or cell.table.label),
@@ -180,6 +194,9 @@ def _fields(cell: Cell) -> dict[str, str]:
         "paper_std": f"{claim.std:.{claim.decimals}f}" if claim else "",
         "ours_mean": cell.ours if cell.table.kind == "complexity" else _number(cell.mean),
         "ours_std": _number(cell.std),
+        "paper_ratio": _number(paper_ratio),
+        "ours_ratio": _number(our_ratio),
+        "ours_ratio_std": _number(cell.ratio()[1]),
         "runs": str(len(cell.runs)),
         "failed": str(len(cell.failed)),
         "reduced": str(cell.is_reduced).lower() if cell.runs else "",
@@ -197,7 +214,8 @@ def _bar(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _markdown(text: str) -> str:
+def as_markdown(text: str) -> str:
+    """Text as Markdown that shows just this text."""
     # Whatever could open markup, an entity or a new cell; a record may hold anything.
     return re.sub(r"([\\`*_{}\[\]<>|$~#&])", r"\\\1", " ".join(text.split()))
 
@@ -224,5 +242,5 @@ def _latex(text: str) -> str:
     return "".join(_LATEX_CHARACTERS.get(char, char) for char in " ".join(text.split()))
 
 
-_MARKDOWN = Format(_markdown, "**{}**".format, lambda formula: _markdown(plain_formula(formula)))
+_MARKDOWN = Format(as_markdown, "**{}**".format, lambda formula: as_markdown(plain_formula(formula)))
 _LATEX = Format(_latex, r"\textbf{{{}}}".format, "${}$".format)

@@ -1,0 +1,53 @@
+"""What a table of scores says, on made-up records."""
+
+from sirgcn.report.cells import Comparison, compare
+from sirgcn.report.runs import Run
+from sirgcn.report.scores import score_reading
+from tests.report.fake import run
+
+
+def table1(*runs: Run) -> Comparison:
+    return compare(runs)[0]
+
+
+def test_nothing_run_says_nothing() -> None:
+    assert score_reading(table1()) == []
+
+
+def test_a_cell_outside_the_interval_is_named_with_both_figures() -> None:
+    said = score_reading(table1(run(test=1.0), run(model="GCN", test=0.9)))
+    assert said[0] == (
+        "In full: 1 of 2 cells lie within the published mean ± 2 std; "
+        "not GCN, n=10: 0.90, better than the published 0.10 ± 0.00."
+    )
+
+
+def test_pairs_that_the_paper_ranks_are_kept_turned_or_left_out() -> None:
+    # Published: GIN 0.78, GATv2 0.99, SIR-GCN and PNA 1.00.
+    models = {"SIR-GCN": 1.0, "PNA": 0.9, "GATv2": 0.5, "GIN": 0.7}
+    said = score_reading(table1(*(run(model=model, test=test) for model, test in models.items())))
+    assert (
+        "Of 5 pairs of models that the paper ranks, 4 stand in its order; turned round: GIN before GATv2 (n=10)."
+        in said
+    )
+
+
+def test_who_beats_sir_gcn_is_told_and_a_difference_below_the_printed_digits_is_none() -> None:
+    said = score_reading(table1(run(test=0.998), run(model="PNA", test=1.0)))
+    assert "SIR-GCN is not beaten in n=10." in said
+    said = score_reading(table1(run(test=0.9), run(model="PNA", test=1.0)))
+    assert "SIR-GCN is beaten by PNA (n=10: 1.00 against 0.90)." in said
+
+
+def test_reduced_runs_are_not_ranked_with_full_ones() -> None:
+    reduced = run(model="GIN", test=1.0, reduced=True)
+    said = score_reading(table1(run(test=0.9), reduced))
+    assert said[1].startswith("Reduced: 0 of 1 cells")
+    assert not any("pairs" in sentence or "beaten" in sentence for sentence in said)
+
+
+def test_cost_is_told_beside_sir_gcn() -> None:
+    cheap = run(model="GCN", test=0.1, seconds_per_epoch=0.1, parameters=4321)
+    assert score_reading(table1(run(), cheap))[-1] == (
+        "Beside SIR-GCN, as recorded: GCN 0.50x the time of an epoch and 1.00x the parameters."
+    )
