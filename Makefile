@@ -59,7 +59,7 @@ wheel: $(STAMP) ## build sdist and wheel into dist/, install both without a comp
 	$(BIN)/python tools/check_wheel.py dist
 
 clean: ## remove caches and build output, keep .venv
-	rm -rf build demo dist docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf build demo dist docs/_build docs/_generated figures .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -path ./$(VENV) -prune -o -type d \( -name __pycache__ -o -name '*.egg-info' \) -prune -exec rm -rf {} +
 
 $(BIN)/python:

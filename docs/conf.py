@@ -1,4 +1,7 @@
 from importlib.metadata import version as version_of
+from pathlib import Path
+
+from sphinx.application import Sphinx
 
 project = "sirgcn"
 author = "The sirgcn authors"
@@ -27,3 +30,16 @@ autodoc_typehints_format = "short"
 
 html_theme = "furo"
 html_title = f"sirgcn {release}"
+# The interactive Figure 2.
+html_static_path = ["_static"]
+
+
+def draw_figures(app: Sphinx) -> None:
+    """The paper's figures, anew at every build."""
+    from sirgcn.report.paper_figures import write_figures
+
+    write_figures(folder=Path(app.srcdir) / "_generated", format="svg")
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("builder-inited", draw_figures)

@@ -34,7 +34,9 @@ def run(*arguments: str) -> tuple[int, str]:
         "",
         "reproduce",
         "report",
+        "figures",
         "train",
+        "collisions",
         "bench",
         "backends",
         "models",
@@ -64,7 +66,10 @@ def test_backends_say_what_is_there_and_why_not() -> None:
 def test_models_are_listed_with_formula_and_reference() -> None:
     rows = json.loads(run("models", "--json")[1])
     assert {"sir", "gcn", "gin", "gatv2", "pna"} <= {row["name"] for row in rows}
+    assert {"h2gcn", "jacobiconv"} <= {row["name"] for row in rows if row["key"] == "network"}
     assert all(row["formula"] and row["reference"] and row["complexity"] for row in rows)
+    (found,) = json.loads(run("models", "glognn", "--json")[1])
+    assert "delta" in found["options"]
 
 
 def test_data_sets_are_listed_and_described() -> None:
@@ -116,10 +121,11 @@ def test_mistake_is_one_line_and_debug_shows_where() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["reproduce", "table9"], "table: expected one of 1, 2, 3, 4, 5, got 9"),
+        (["reproduce", "table9"], "table: expected one of 1, 2, 3, 4, 5, 6, 7, 8, got 9"),
         (["reproduce", "zinc", "--seeds", "a"], "--seeds: expected such as 0-9"),
         (["reproduce", "zinc", "--budget", "soon", "--dry-run"], "--budget: expected a time such as 2h"),
         (["reproduce", "zinc", "--models", "SIRGCN"], "model: expected one of SIR-GCN"),
+        (["models", "glogn"], "jacobiconv, got 'glogn'; did you mean glognn?"),
         (["reproduce", "zinc", "--columns", "zink"], "columns: expected a title"),
         (["data", "describe", "zink"], "ZINC"),
     ],

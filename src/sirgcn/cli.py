@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,6 +53,9 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change a setting: train.lr=1e-3. Its results stay apart from the table's."),
 ]
+Board = Annotated[
+    Path | None, typer.Option(help="Also write the curves for TensorBoard below this folder (extra: sirgcn[log]).")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON for a script instead of a table.")]
 
 
@@ -69,6 +73,7 @@ def reproduce(
     work: Work = Path("runs"),
     data: Root = None,
     set_: Set = None,
+    tensorboard: Board = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -86,7 +91,22 @@ def reproduce(
 
     name = re.fullmatch(r"(?:table\s*)?(\d+)", what)
     found = config.of_table(int(name[1])) if name and not set_ else (config.load(what, set_ or ()),)
-    _run(found, models, columns, seeds, jobs, threads, budget, reduced, results, work, data, dry_run, as_json)
+    _run(
+        found,
+        models,
+        columns,
+        seeds,
+        jobs,
+        threads,
+        budget,
+        reduced,
+        results,
+        work,
+        data,
+        tensorboard,
+        dry_run,
+        as_json,
+    )
 
 
 @app.command()
@@ -103,6 +123,7 @@ def train(
     work: Work = Path("runs"),
     data: Root = None,
     set_: Set = None,
+    tensorboard: Board = None,
     as_json: AsJson = False,
 ) -> None:
     """Run an experiment of your own, described by a TOML file.
@@ -117,7 +138,9 @@ def train(
     from sirgcn.engine import experiment as config
 
     found = (config.load(file, set_ or ()),)
-    _run(found, models, columns, seeds, jobs, threads, budget, reduced, results, work, data, False, as_json)
+    _run(
+        found, models, columns, seeds, jobs, threads, budget, reduced, results, work, data, tensorboard, False, as_json
+    )
 
 
 def _run(
@@ -132,11 +155,13 @@ def _run(
     results: Path,
     work: Path,
     data: Path | None,
+    tensorboard: Path | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
     from sirgcn.engine import run as engine
     from sirgcn.engine.progress import Progress
+    from sirgcn.engine.tensorboard import TensorBoard
 
     runs = [
         entry
@@ -154,6 +179,13 @@ def _run(
     ]
     if not runs:
         raise ValueError(f"columns: expected a title of the table's columns, got {', '.join(columns or [])}")
+    timed = [experiment for experiment in experiments if experiment.kind != "training"]
+    if timed and threads not in (None, timed[0].timing.threads):
+        wanted = timed[0].timing.threads
+        raise ValueError(
+            f"threads: {timed[0].name} is timed on {wanted}; --set timing.threads={threads} and "
+            "timing.clock=wall change that"
+        )
     deadline = None if budget is None else time.time() + _seconds(budget)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     settings = engine.Settings(results, work, data, threads or max(1, cores // jobs), deadline=deadline)
@@ -167,8 +199,11 @@ def _run(
         for entry in left:
             out.print(f"  {entry}")
         return
-    with Progress(len(left), quiet=as_json) as progress:
-        outcome = engine.run_all(left, settings, jobs, progress)
+    with ExitStack() as stack:
+        watching: list[engine.Report] = [stack.enter_context(Progress(len(left), quiet=as_json))]
+        if tensorboard is not None:
+            watching.append(stack.enter_context(TensorBoard(tensorboard)))
+        outcome = engine.run_all(left, settings, jobs, watching)
     _summary(experiments, results, outcome, as_json)
 
 
@@ -215,11 +250,73 @@ def report(
 
         sirgcn report --docs docs/results.md
     """
-    from sirgcn.report import compare, read_runs, write_docs, write_report
+    from sirgcn.report import collisions, compare, read_runs, write_docs, write_report
 
     comparisons = compare(read_runs(results))
-    written = write_report(comparisons, folder) if docs is None else write_docs(docs, comparisons)
+    if docs is None:
+        written = write_report(comparisons, folder)
+    else:
+        texts = {"collisions": collisions.markdown(collisions.read_record(results))}
+        written = write_docs(docs, comparisons, texts)
     _show(("written",), [(str(path),) for path in written], as_json)
+
+
+@app.command()
+def collisions(
+    models: Models = None,
+    column: Annotated[str, typer.Option("--column", "-c", help="A column of Table 1.")] = "n=10",
+    seed: Annotated[int, typer.Option("--seed", "-s", min=0, help="Of data, weights and batches.")] = 0,
+    reduced: Reduced = False,
+    results: Results = Path("results"),
+    as_json: AsJson = False,
+) -> None:
+    """Train models of Table 1 and show which dictionaries their layer confuses.
+
+    Each is kept as a row of theory/collisions.json in the folder of the records.
+
+    Example:
+
+        sirgcn collisions --models GCN --models SIR-GCN
+    """
+    from sirgcn.engine import experiment as config
+    from sirgcn.report import collisions as demonstration
+
+    table, rows = config.load("dictionary_lookup"), []
+    for title in models or [model.title for model in table.models]:
+        row, found = demonstration.look_at(table, title, column, seed, reduced)
+        demonstration.add_to_record(row, results)
+        rows.append(row)
+        if not as_json:
+            out.print(f"{row['model']}: {found}\n", markup=False, highlight=False)
+    if as_json:
+        print(json.dumps(rows))
+
+
+@app.command()
+def figures(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="By number (2) or name (contours). Default: all five.")
+    ] = None,
+    folder: Annotated[Path, typer.Option("--out", "-o", help="Where the files go.")] = Path("figures"),
+    format_: Annotated[str, typer.Option("--format", "-f", help="png, svg or pdf.")] = "png",
+    as_json: AsJson = False,
+) -> None:
+    """Draw the paper's figures from computed data: feature map, hashes, measured properties, generated samples.
+
+    Names: soft-injective (1), contours (2), quadrants (3), dictionary-lookup (4), hetero-edge-count (5).
+
+    Examples:
+
+        sirgcn figures
+
+        sirgcn figures 2 quadrants --format svg --out my_figures
+    """
+    from sirgcn.report.paper_figures import FIGURES, find_figure, write_figures
+
+    entries = [find_figure(name) for name in names or FIGURES]
+    written = write_figures([entry.name for entry in entries], folder, format_)
+    rows = [(entry.number, entry.caption, str(path)) for entry, path in zip(entries, written, strict=True)]
+    _show(("figure", "caption", "written"), rows, as_json)
 
 
 @app.command()
@@ -253,12 +350,24 @@ def backends(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def models(as_json: AsJson = False) -> None:
-    """The convolutions that an experiment can name, with formula, complexity and reference."""
-    from sirgcn.nn.convs import CONVS
+def models(
+    name: Annotated[str | None, typer.Argument(help="One of them, with its options. Default: all.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The models that a row of an experiment can name, with formula, complexity and reference.
 
-    rows = [(name, conv.title, conv.formula, conv.complexity, conv.reference) for name, conv in CONVS.items()]
-    _show(("name", "title", "formula", "complexity", "reference"), rows, as_json)
+    A row names a convolution by `conv`, which stands in the preset's network, or a network of its own by `network`.
+
+    Examples:
+
+        sirgcn models
+
+        sirgcn models glognn
+    """
+    from sirgcn.nn import MODEL_COLUMNS, model_rows
+
+    shown = slice(None, -1 if name is None else None)
+    _show(MODEL_COLUMNS[shown], [row[shown] for row in model_rows(name)], as_json)
 
 
 @app.command()

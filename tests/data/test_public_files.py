@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy import sparse  # type: ignore[import-untyped]
+from scipy import sparse
 from torch_geometric.data import Data
 from torch_geometric.datasets import (
     ZINC,

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
-from scipy import sparse  # type: ignore[import-untyped]
+from scipy import sparse
 
 from sirgcn.data.unpickle import NAMES, Pickled, as_array, load_pickle
 from sirgcn.data.validate import DataError
