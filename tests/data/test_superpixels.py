@@ -27,6 +27,11 @@ names = st.sampled_from(["MNIST", "CIFAR10"])
 needs_data = pytest.mark.skipif("SIRGCN_DATA" not in os.environ, reason="SIRGCN_DATA names no folder of raw images")
 
 
+def packed(data: bytes) -> bytes:
+    """gzip without the time of day: contents name tests, and every process must name them alike."""
+    return gzip.compress(data, mtime=0)
+
+
 def drawn(name: str, count: int, seed: int = 0) -> Images:
     """Images of smooth blobs and noise."""
     rng = np.random.default_rng(seed)
@@ -76,10 +81,10 @@ def write_mnist(folder: Path, train: Images, test: Images) -> None:
     for name, images in (("train", train), ("t10k", test)):
         count = len(images.labels)
         head = np.array([2051, count, 28, 28], ">u4").tobytes()
-        (folder / f"{name}-images-idx3-ubyte.gz").write_bytes(gzip.compress(head + images.pixels.tobytes()))
+        (folder / f"{name}-images-idx3-ubyte.gz").write_bytes(packed(head + images.pixels.tobytes()))
         head = np.array([2049, count], ">u4").tobytes()
         labels = images.labels.astype(np.uint8).tobytes()
-        (folder / f"{name}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(head + labels))
+        (folder / f"{name}-labels-idx1-ubyte.gz").write_bytes(packed(head + labels))
 
 
 def write_binary(folder: Path, train: Images, test: Images) -> None:
@@ -129,25 +134,25 @@ def test_images_are_read_as_they_were_written(tmp_path: Path, layout: str) -> No
     [
         ("mnist", "train-images-idx3-ubyte.gz", b""),
         ("mnist", "train-images-idx3-ubyte.gz", b"no gzip"),
-        ("mnist", "train-images-idx3-ubyte.gz", gzip.compress(b"\0\0\x08\x03")),
+        ("mnist", "train-images-idx3-ubyte.gz", packed(b"\0\0\x08\x03")),
         (
             "mnist",
             "train-images-idx3-ubyte.gz",
-            gzip.compress(np.array([2051, 2, 28, 28], ">u4").tobytes() + b"0" * 784),
+            packed(np.array([2051, 2, 28, 28], ">u4").tobytes() + b"0" * 784),
         ),
         (
             "mnist",
             "train-images-idx3-ubyte.gz",
-            gzip.compress(np.array([2051, 1, 28, 28], ">u4").tobytes() + b"0" * 999),
+            packed(np.array([2051, 1, 28, 28], ">u4").tobytes() + b"0" * 999),
         ),
         (
             "mnist",
             "train-images-idx3-ubyte.gz",
-            gzip.compress(np.array([2051, 1, 14, 56], ">u4").tobytes() + b"0" * 784),
+            packed(np.array([2051, 1, 14, 56], ">u4").tobytes() + b"0" * 784),
         ),
-        ("mnist", "train-images-idx3-ubyte.gz", gzip.compress(np.array([2051, 1 << 31, 28, 28], ">u4").tobytes())),
-        ("mnist", "train-labels-idx1-ubyte.gz", gzip.compress(np.array([2049, 12], ">u4").tobytes() + b"\x0a" * 12)),
-        ("mnist", "train-labels-idx1-ubyte.gz", gzip.compress(np.array([2049, 3], ">u4").tobytes() + b"\0" * 3)),
+        ("mnist", "train-images-idx3-ubyte.gz", packed(np.array([2051, 1 << 31, 28, 28], ">u4").tobytes())),
+        ("mnist", "train-labels-idx1-ubyte.gz", packed(np.array([2049, 12], ">u4").tobytes() + b"\x0a" * 12)),
+        ("mnist", "train-labels-idx1-ubyte.gz", packed(np.array([2049, 3], ">u4").tobytes() + b"\0" * 3)),
         ("binary", "data_batch_2.bin", b""),
         ("binary", "data_batch_2.bin", b"0" * 3074),
         ("binary", "test_batch.bin", b"\x0a" + b"0" * 3072),
