@@ -61,7 +61,9 @@ def test_environment_variable_with_an_unknown_instruction_set_is_refused_with_th
 # Tensors of the children stay below 32,768 elements, from which on torch itself would wait for its threads.
 FORK = """
 import multiprocessing, torch
-from sirgcn.ops import Neighbors, sir_aggregate
+from sirgcn.ops import Neighbors, sir_aggregate, tiled_aggregate
+
+network = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.ReLU())
 
 def work(_):
     generator = torch.Generator().manual_seed(0)
@@ -69,6 +71,7 @@ def work(_):
     query, key, table = (torch.randn(n, 64, generator=generator).requires_grad_() for n in (200, 200, 3))
     edge_type = torch.randint(0, 3, (9000,), generator=generator)
     out = sir_aggregate(query, key, neighbors, (table, edge_type), activation="gelu", backend="native")
+    out = out + tiled_aggregate(network, query, key, neighbors, (table, edge_type), backend="native")
     return [x.tolist() for x in (out, *torch.autograd.grad(out.sum(), [query, key, table]))]
 
 torch.set_num_threads(3)
@@ -120,7 +123,7 @@ def test_layer_works_in_the_workers_of_a_data_loader() -> None:
 @needs_native
 @pytest.mark.skipif(shutil.which(os.environ.get("CC", "gcc")) is None, reason="there is no C compiler")
 def test_laws_hold_for_vectors_of_64_bytes_on_any_machine() -> None:
-    """The kernels for AVX-512, their vectors in pieces that this machine has, keep the laws of `test_native.py`."""
+    """The kernels for AVX-512, their vectors in pieces that this machine has, keep the laws of `test_native*.py`."""
     folder = ROOT / "build" / "wide-vectors"
     built = python("tools/build_kernels.py", str(folder), "--isa=avx512", "-Og", "-DSIRGCN_LOWER_VECTORS")
     assert built.returncode == 0, built.stderr
@@ -130,7 +133,7 @@ def test_laws_hold_for_vectors_of_64_bytes_on_any_machine() -> None:
         str(folder / "sirgcn/ops/native/_kernels.abi3.so"),
     ]
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "avx512"]
-    run = python("-m", "pytest", *options, "tests/ops/test_native.py", **env)
+    run = python("-m", "pytest", *options, "tests/ops/test_native.py", "tests/ops/test_native_network.py", **env)
     assert run.returncode == 0, run.stdout[-10_000:] + run.stderr[-2_000:]
     assert " passed" in run.stdout
 

@@ -2,7 +2,7 @@
 
 from sirgcn.nn.adjacency import Graph
 from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode
-from sirgcn.nn.conv import AGGREGATORS, Sigma, SIRConv
+from sirgcn.nn.conv import AGGREGATORS, SIRConv
 from sirgcn.nn.converters import (
     ConvThen,
     Scale,
@@ -26,6 +26,7 @@ from sirgcn.nn.presets import (
     preset,
     width_for_budget,
 )
+from sirgcn.ops.activation import Sigma
 
 __all__ = [
     "AGGREGATORS",

@@ -14,6 +14,7 @@ from torch_geometric.utils import scatter
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_edge_index, as_neighbors, count_edges, with_stored_values
 from sirgcn.nn.encoder import Repeated, through
 from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate, tiled_aggregate
+from sirgcn.ops.activation import Sigma
 from sirgcn.ops.aggregate import check_edge, choose_backend, under_transform
 from sirgcn.ops.reference import accumulation_dtype
 from sirgcn.ops.tiled import COMBINE
@@ -219,7 +220,9 @@ class SIRConv(MessagePassing):
         if isinstance(network, Sigma):
             sigma = network.activation
             return sir_aggregate(query, key, neighbors, edge, edge_weight, sigma, self.reduction, self.backend)
-        return tiled_aggregate(network, query, key, neighbors, edge, edge_weight, self.reduction, combine)
+        return tiled_aggregate(
+            network, query, key, neighbors, edge, edge_weight, self.reduction, combine, backend=self.backend
+        )
 
     def _network(self) -> tuple[nn.Module, str]:
         """What acts on an edge, and how the edge's ends enter it."""
@@ -378,21 +381,6 @@ class SIRConv(MessagePassing):
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, aggr={self.aggr})"
-
-
-class Sigma(nn.Module):
-    """An activation of the table as a module: sigma(z), element by element."""
-
-    def __init__(self, activation: str | Activation) -> None:
-        super().__init__()
-        self.activation = Activation.parse(activation)
-
-    def forward(self, z: Tensor) -> Tensor:
-        """sigma(z), of z's shape."""
-        return self.activation(z)
-
-    def extra_repr(self) -> str:
-        return str(self.activation)
 
 
 def _owned(activation: str | Activation | nn.Module) -> nn.Module:

@@ -9,7 +9,8 @@ from typing import Any
 from torch import nn
 
 from sirgcn.nn.baselines import EGC, FAGCN, GAT, GCN, GIN, MLP, PNA, SAGE, GatedGCN, GATv2, Transformer
-from sirgcn.nn.conv import Sigma, SIRConv
+from sirgcn.nn.conv import SIRConv
+from sirgcn.ops.activation import Sigma
 
 
 @dataclass(frozen=True)

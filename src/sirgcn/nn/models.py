@@ -13,9 +13,10 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors, with_self_loops, with_stored_values
 from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode, make_norm
-from sirgcn.nn.conv import Sigma, SIRConv
+from sirgcn.nn.conv import SIRConv
 from sirgcn.nn.convs import find_conv, make_conv
 from sirgcn.nn.encoder import MAX_TABLE, OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder, Repeated, through
+from sirgcn.ops.activation import Sigma
 
 
 class SIRGCN(BasicGNN):

@@ -141,3 +141,18 @@ class Activation:
 
     def __str__(self) -> str:
         return f"{self.name}({self.slope!r})" if self.name == "leaky_relu" else self.name
+
+
+class Sigma(nn.Module):
+    """An activation of the table as a module: sigma(z), element by element."""
+
+    def __init__(self, activation: str | Activation) -> None:
+        super().__init__()
+        self.activation = Activation.parse(activation)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """sigma(z), of z's shape."""
+        return self.activation(z)
+
+    def extra_repr(self) -> str:
+        return str(self.activation)

@@ -11,7 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sirgcn.ops import native
-from sirgcn.ops.aggregate import check_edge, check_nodes, check_width, once_differentiable
+from sirgcn.ops.aggregate import check_edge, check_nodes, check_width, choose_backend, once_differentiable
+from sirgcn.ops.linear_messages import LINEAR, aggregate, linear_message, takes
+from sirgcn.ops.native.network import Messages
 from sirgcn.ops.neighbors import REDUCTIONS, Neighbors, check_reduce
 from sirgcn.ops.reference import accumulation_dtype
 
@@ -50,6 +52,7 @@ def tiled_aggregate(
     reduce: str = "sum",
     combine: str = "add",
     tile: int | None = None,
+    backend: str | None = None,
 ) -> Float[Tensor, "*batch targets d_out"]:
     r"""Aggregate the messages of any network over every neighbourhood, with memory bounded by a tile of edges.
 
@@ -58,6 +61,10 @@ def tiled_aggregate(
 
     The forward pass keeps no tensor that grows with the number of edges; the backward pass computes each tile again,
     with the same random numbers, so that dropout inside the network sees the same mask. Time: one more forward pass.
+
+    A network of the form act2(W act1(z) + b), such as that of `SIRConv(aggr="max")` or a sigma of ReLU, linear layer,
+    ReLU, is found by its modules and computed in C, see `sirgcn.ops.linear_messages`: in float32 and float64 on the
+    CPU, with `combine="add"`, without edge weights, batch and autocast.
 
     Args:
         network: g, a module that maps `[*batch, tile, d_in]` to `[*batch, tile, d_out]` row by row. Batch norm in
@@ -69,10 +76,13 @@ def tiled_aggregate(
         reduce: sum, mean, sym, sym_in (as in `sir_aggregate`) or max. A target without neighbours gets 0. At a tie, the
             gradient of max goes to the first edge of the input; a NaN message gives NaN.
         combine: `"add"` or `"cat"`.
-        tile: edges per tile; None chooses it from the widest of the inputs and of the network's parameters.
+        tile: edges per tile; None chooses it from the widest of the inputs and of the network's parameters. The C code
+            has its own.
+        backend: as in `sir_aggregate`; `"reference"` leaves the C code for networks of that form aside. Any other
+            network is computed by torch.
 
-    A second derivative is refused where there is more than one tile, and so is a network that changes between the
-    forward and the backward pass. Under `torch.compile` the messages of all edges are built at once.
+    A second derivative is refused in C and where there is more than one tile, and so is a network that changes between
+    the forward and the backward pass. Under `torch.compile` the messages of all edges are built at once.
     """
     check_reduce(reduce, (*REDUCTIONS, "max"))
     if combine not in COMBINE:
@@ -100,6 +110,12 @@ def tiled_aggregate(
                     f"network: {name or type(module).__name__} is a batch norm in training mode, whose "
                     f"statistics would depend on the tile; take a layer norm, or tile >= {neighbors.num_edges}"
                 )
+    name = choose_backend(backend, query.device)
+    if name == "native" and combine == "add" and edge_weight is None and not torch.compiler.is_compiling():
+        message = linear_message(network)
+        if message is not None and takes(message, query, key, table, neighbors.num_edges):
+            messages = Messages(message.first, message.second, neighbors, edge_type, reduce)
+            return aggregate(message, messages, query, key, table)
     plan = _Plan(network, neighbors, edge_type, reduce, combine, tile)
     parameters = [p for p in network.parameters() if p.requires_grad]
     # One tile is the definition itself: nothing is gained by computing it twice.
@@ -357,17 +373,13 @@ class _Tiled(torch.autograd.Function):
         return None, *cast, *parameter_totals
 
 
-_LINEAR = {("torch.nn.modules.linear", "Linear"), ("torch_geometric.nn.dense.linear", "Linear")}
-
-
 def _without_values(network: nn.Module) -> nn.Module:
     """The network for a backward pass that needs gradients but not messages: a linear layer at its end is skipped."""
     if type(network) is not nn.Sequential or len(network) == 0:
         return network
     last = network[-1]
-    # By their full names: PyG's linear layer computes the same, and this room does not import PyG.
     if (
-        (type(last).__module__, type(last).__qualname__) not in _LINEAR
+        (type(last).__module__, type(last).__qualname__) not in LINEAR
         or last._forward_hooks
         or last._forward_pre_hooks
         or last._backward_hooks

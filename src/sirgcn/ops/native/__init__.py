@@ -103,19 +103,19 @@ def gather_add(query: Tensor, key: Tensor, term: Tensor | None, target: Tensor, 
 
 def add_rows(total: Tensor, index: Tensor, rows: Tensor) -> None:
     """total[index[i]] += rows[i] for every i, in order."""
-    rows = _in_one_piece(rows)
+    rows = in_one_piece(rows)
     _columns(_kernels.add_rows, rows, index, total, None, 0, rows.shape)
 
 
 def max_rows(top: Tensor, winner: Tensor, index: Tensor, rows: Tensor, start: int) -> None:
     """top[index[i]] = max(top[index[i]], rows[i]), and winner = start + i where rows[i] won; -1 means none yet."""
-    rows = _in_one_piece(rows)
+    rows = in_one_piece(rows)
     _columns(_kernels.max_rows, rows, index, top, winner, start, rows.shape)
 
 
 def won_rows(grad: Tensor, winner: Tensor, index: Tensor, start: int) -> Tensor:
     """grad[index[i]] where winner[index[i]] is start + i, else 0: `[rows of index, d]`."""
-    grad = _in_one_piece(grad)
+    grad = in_one_piece(grad)
     out = grad.new_empty(index.numel(), grad.size(1))
     _columns(_kernels.won_rows, grad, index, out, winner, start, out.shape)
     return out
@@ -130,7 +130,8 @@ def takes_rows(*tensors: Tensor) -> bool:
     )
 
 
-def _in_one_piece(rows: Tensor) -> Tensor:
+def in_one_piece(rows: Tensor) -> Tensor:
+    """The tensor, copied where the elements of a row do not lie side by side."""
     return rows if rows.stride(1) == 1 or rows.size(1) <= 1 else rows.contiguous()
 
 

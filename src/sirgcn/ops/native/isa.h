@@ -1,5 +1,7 @@
 /* The kernels of one instruction set, for all dtypes. Before it is included: ISA(x) names, BYTES of a vector,
-   WIDE_TILE and WIDE_SLOPE_TILE. */
+   WIDE_TILE and WIDE_SLOPE_TILE; TALL_ROWS and WIDE_ROWS of a matrix product, by two and by three vectors. */
+
+#include "network.h"
 
 /* max(0, z), with NaN where z is NaN: the machine's maximum gives its second operand then. */
 #if defined(__AVX512F__) && BYTES == 64
@@ -41,6 +43,7 @@
 #define MAX_TILE WIDE_TILE
 #define MAX_SLOPE_TILE WIDE_SLOPE_TILE
 #include "kernels.h"
+#include "network_kernels.h"
 #undef NAME
 #undef STORED
 #undef STORED_IS_BFLOAT16
@@ -77,6 +80,7 @@
 #define MAX_TILE 2
 #define MAX_SLOPE_TILE 2
 #include "kernels.h"
+#include "network_kernels.h"
 #undef NAME
 #undef STORED
 #undef STORED_IS_BFLOAT16
@@ -92,3 +96,5 @@ const Kernel *const ISA(kernels)[NUM_DTYPES][2] = {
     [FLOAT64] = {ISA(f64_table)[0], ISA(f64_table)[1]},
     [BFLOAT16] = {ISA(bf16_table)[0], ISA(bf16_table)[1]},
 };
+
+const NetworkKernels *const ISA(network)[2] = {[FLOAT32] = &ISA(f32_network), [FLOAT64] = &ISA(f64_network)};

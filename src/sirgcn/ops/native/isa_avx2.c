@@ -19,6 +19,8 @@
 #define BYTES 32
 #define WIDE_TILE 10
 #define WIDE_SLOPE_TILE 6
+#define TALL_ROWS 6
+#define WIDE_ROWS 4
 #include "isa.h"
 #if defined(__clang__) && !defined(SIRGCN_LOWER_VECTORS)
 #pragma clang attribute pop

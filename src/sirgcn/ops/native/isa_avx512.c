@@ -19,6 +19,8 @@
 #define BYTES 64
 #define WIDE_TILE 8
 #define WIDE_SLOPE_TILE 8
+#define TALL_ROWS 12
+#define WIDE_ROWS 8
 #include "isa.h"
 #if defined(__clang__) && !defined(SIRGCN_LOWER_VECTORS)
 #pragma clang attribute pop

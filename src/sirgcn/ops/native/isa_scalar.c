@@ -11,4 +11,6 @@
 #define BYTES 4
 #define WIDE_TILE 1
 #define WIDE_SLOPE_TILE 1
+#define TALL_ROWS 6
+#define WIDE_ROWS 4
 #include "isa.h"

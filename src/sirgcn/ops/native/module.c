@@ -12,12 +12,18 @@
 #include <unistd.h>
 
 #include "job.h"
+#include "network.h"
+#include "threads.h"
 
 extern const Kernel *const scalar_kernels[NUM_DTYPES][2];
 extern const Kernel *const baseline_kernels[NUM_DTYPES][2];
+extern const NetworkKernels *const scalar_network[2];
+extern const NetworkKernels *const baseline_network[2];
 #if defined(__x86_64__)
 extern const Kernel *const avx2_kernels[NUM_DTYPES][2];
 extern const Kernel *const avx512_kernels[NUM_DTYPES][2];
+extern const NetworkKernels *const avx2_network[2];
+extern const NetworkKernels *const avx512_network[2];
 #endif
 
 typedef const Kernel *const (*KernelTable)[2];
@@ -25,6 +31,7 @@ typedef struct {
     const char *name;
     int bytes; /* of a vector */
     KernelTable kernels;
+    const NetworkKernels *const *network; /* of float32 and float64 */
 } Isa;
 
 /* The widest first; a row narrower than a vector takes the next one. */
@@ -42,11 +49,11 @@ static void find_isas(void) {
                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
-    if (avx512) isas[num_isas++] = (Isa){"avx512", 64, avx512_kernels};
-    if (avx2) isas[num_isas++] = (Isa){"avx2", 32, avx2_kernels};
+    if (avx512) isas[num_isas++] = (Isa){"avx512", 64, avx512_kernels, avx512_network};
+    if (avx2) isas[num_isas++] = (Isa){"avx2", 32, avx2_kernels, avx2_network};
 #endif
-    isas[num_isas++] = (Isa){"baseline", 16, baseline_kernels};
-    isas[num_isas++] = (Isa){"scalar", 0, scalar_kernels};
+    isas[num_isas++] = (Isa){"baseline", 16, baseline_kernels, baseline_network};
+    isas[num_isas++] = (Isa){"scalar", 0, scalar_kernels, scalar_network};
 }
 
 static Kernel find_kernel(int dtype, int backward, int activation, int64_t width) {
@@ -59,7 +66,6 @@ static Kernel find_kernel(int dtype, int backward, int activation, int64_t width
 /* Threads */
 
 typedef void (*GompParallel)(void (*)(void *), void *, unsigned, unsigned);
-typedef void (*Task)(void *context, int64_t index);
 typedef struct {
     Task task;
     void *context;
@@ -86,8 +92,7 @@ static GompParallel gomp_parallel(void) {
    them would last for ever. */
 static pid_t home;
 
-/* Every index once, by whichever thread is free; what a task computes must not depend on which. */
-static void run(Task task, void *context, int64_t count, int threads) {
+void run(Task task, void *context, int64_t count, int threads) {
     Work work = {task, context, count, 0};
     GompParallel parallel = threads > 1 && count > 1 && getpid() == home ? gomp_parallel() : 0;
     if (parallel)
@@ -402,6 +407,75 @@ static PyObject *py_aggregate(PyObject *self, PyObject *const *args, Py_ssize_t 
     Py_RETURN_NONE;
 }
 
+static PyObject *py_network(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (!has_count(count, 37)) return NULL;
+    Network net = {0};
+    Py_ssize_t i = 0;
+    const int backward = (int)number(args, &i), dtype = (int)number(args, &i), threads = (int)number(args, &i);
+    net.is_max = (int)number(args, &i);
+    net.first = (int)number(args, &i);
+    net.first_slope = PyFloat_AsDouble(args[i++]);
+    net.second = (int)number(args, &i);
+    net.second_slope = PyFloat_AsDouble(args[i++]);
+    net.targets = number(args, &i);
+    net.edges = number(args, &i);
+    net.d_in = number(args, &i);
+    net.d_out = number(args, &i);
+    net.wide_index = (int)number(args, &i);
+    net.ptr = address(args, &i);
+    net.node = address(args, &i);
+    net.edge = address(args, &i);
+    net.query = address(args, &i);
+    net.query_stride = number(args, &i);
+    net.key = address(args, &i);
+    net.key_stride = number(args, &i);
+    net.term = address(args, &i);
+    net.edge_type = address(args, &i);
+    net.wide_type = (int)number(args, &i);
+    net.weight = address(args, &i);
+    net.bias = address(args, &i);
+    net.target_weight = address(args, &i);
+    net.source_weight = address(args, &i);
+    net.out = address(args, &i);
+    net.winner = address(args, &i);
+    net.marks = address(args, &i);
+    net.grad = address(args, &i);
+    net.grad_stride = number(args, &i);
+    net.grad_query = address(args, &i);
+    net.grad_key = address(args, &i);
+    net.grad_term = address(args, &i);
+    net.grad_weight = address(args, &i);
+    net.grad_bias = address(args, &i);
+    if (PyErr_Occurred()) return NULL;
+    if ((dtype != FLOAT32 && dtype != FLOAT64) || net.first < 0 || net.first >= NUM_ACTIVATIONS || net.second < 0 ||
+        net.second >= NUM_ACTIVATIONS) {
+        PyErr_SetString(PyExc_ValueError, "unknown dtype or activation");
+        return NULL;
+    }
+    int failed;
+    Py_BEGIN_ALLOW_THREADS
+    failed = run_network(&net, isas[first_isa].network[dtype], dtype == FLOAT64 ? 8 : 4, backward, threads);
+    Py_END_ALLOW_THREADS
+    if (failed) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_marks_size(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (!has_count(count, 6)) return NULL;
+    Network net = {0};
+    Py_ssize_t i = 0;
+    const int dtype = (int)number(args, &i);
+    net.second = (int)number(args, &i);
+    net.targets = number(args, &i);
+    net.edges = number(args, &i);
+    net.d_in = number(args, &i);
+    net.d_out = number(args, &i);
+    if (PyErr_Occurred()) return NULL;
+    return PyLong_FromLongLong(marks_size(&net, isas[first_isa].network[dtype == FLOAT64], dtype == FLOAT64 ? 8 : 4));
+}
+
 static PyObject *py_group(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (!has_count(count, 14)) return NULL;
@@ -529,6 +603,8 @@ static PyObject *py_has_threads(PyObject *self, PyObject *unused) {
 
 static PyMethodDef methods[] = {
     {"aggregate", (PyCFunction)(void (*)(void))py_aggregate, METH_FASTCALL, "One pass over the grouped edges."},
+    {"network", (PyCFunction)(void (*)(void))py_network, METH_FASTCALL, "One pass of a message network over the edges."},
+    {"marks_size", (PyCFunction)(void (*)(void))py_marks_size, METH_FASTCALL, "The bytes of marks that it can use."},
     {"group", (PyCFunction)(void (*)(void))py_group, METH_FASTCALL, "Edges grouped by target and by source."},
     {"gather_add", (PyCFunction)(void (*)(void))py_gather_add, METH_FASTCALL, "The sum of both ends' rows for every edge."},
     {"add_rows", (PyCFunction)(void (*)(void))py_add_rows, METH_FASTCALL, "Add rows into the rows of an index."},

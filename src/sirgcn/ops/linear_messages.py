@@ -1,0 +1,129 @@
+"""Message networks of the form act2(W act1(z) + b), found in a module and computed by the C kernel."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as _hooks
+
+from sirgcn.ops import native
+from sirgcn.ops.activation import Activation, Sigma
+from sirgcn.ops.aggregate import once_differentiable, under_transform
+from sirgcn.ops.native import network as native_network
+from sirgcn.ops.native.network import Inputs, Messages
+
+LINEAR = {("torch.nn.modules.linear", "Linear"), ("torch_geometric.nn.dense.linear", "Linear")}
+"""Linear layers by their full names: PyG's computes the same as torch's, and this room does not import PyG."""
+
+
+class LinearMessage(NamedTuple):
+    """act2(W act1(z) + b), W `[d_out, d_in]`."""
+
+    first: Activation
+    weight: Tensor
+    bias: Tensor | None
+    second: Activation
+
+
+def linear_message(network: nn.Module) -> LinearMessage | None:
+    """The network as activation, linear layer, activation, or None where it is not exactly that.
+
+    Known are `nn.Sequential`s, nested or not, of activations of the table, one linear layer of torch or PyG, and
+    dropout that drops nothing; either activation may be absent. A subclass, a hook or a `forward` of its own may
+    compute something else, and so is not known.
+    """
+    if any(getattr(_hooks, f"_global_{kind}_hooks") for kind in _HOOKS):
+        return None
+    parts = _parts(network)
+    if parts is None:
+        return None
+    places = [i for i, part in enumerate(parts) if not isinstance(part, Activation)]
+    if len(places) != 1 or places[0] > 1 or len(parts) - places[0] > 2:
+        return None
+    linear = parts[places[0]]
+    assert isinstance(linear, nn.Module)
+    weight: Any = linear.weight
+    bias: Any = linear.bias
+    if isinstance(weight, nn.parameter.UninitializedParameter):
+        return None
+    before, after = parts[: places[0]], parts[places[0] + 1 :]
+    first, second = ((side or [_IDENTITY])[0] for side in (before, after))
+    assert isinstance(first, Activation)
+    assert isinstance(second, Activation)
+    return LinearMessage(first, weight, bias, second)
+
+
+_IDENTITY = Activation("identity")
+_HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
+
+
+def _parts(module: nn.Module) -> list[Activation | nn.Module] | None:
+    """The activations and linear layers of a module in their order; None where it has anything else."""
+    own = module.__dict__
+    if any(own[f"_{kind}_hooks"] for kind in _HOOKS) or "forward" in own:
+        return None
+    kind = type(module)
+    if kind is nn.Sequential:
+        found: list[Activation | nn.Module] = []
+        for child in own["_modules"].values():
+            parts = _parts(child)
+            if parts is None:
+                return None
+            found += parts
+        return found
+    if (kind.__module__, kind.__qualname__) in LINEAR:
+        return [module]
+    if type(module) is Sigma:
+        return [module.activation]
+    if kind is nn.Dropout and (not module.training or module.p == 0):
+        return []
+    known = Activation.of_module(module)
+    if known is None:
+        return None
+    return [] if known == _IDENTITY else [known]
+
+
+def takes(message: LinearMessage, query: Tensor, key: Tensor, table: Tensor | None, num_edges: int) -> bool:
+    """Whether the kernel can work on these tensors: of one dtype, float32 or float64, on the CPU, nobody looking on."""
+    tensors = [t for t in (query, key, table, message.weight, message.bias) if t is not None]
+    return (
+        native.takes_rows(query, key, message.weight)
+        and all(
+            type(t) in (Tensor, nn.Parameter) and t.dtype == query.dtype and t.device.type == "cpu" for t in tensors
+        )
+        and min(message.weight.shape) > 0
+        and message.weight.size(1) == query.size(1)
+        and num_edges <= torch.iinfo(torch.int32).max
+        and not torch.is_autocast_enabled("cpu")
+        and not torch._C._len_torch_dispatch_stack()
+        and torch._C._get_tracing_state() is None
+        and not under_transform()
+    )
+
+
+def aggregate(message: LinearMessage, messages: Messages, query: Tensor, key: Tensor, table: Tensor | None) -> Tensor:
+    """The reduced messages, `[targets, d_out]`."""
+    inputs = Inputs(query, key, table, message.weight, message.bias)
+    if not torch.is_grad_enabled() or not any(t is not None and t.requires_grad for t in inputs):
+        return native_network.forward(messages, inputs, save=False)[0]
+    out: Tensor = _LinearMessages.apply(messages, *inputs)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _LinearMessages(torch.autograd.Function):
+    """What the backward pass needs of an edge is computed again, but for the winners of max and the signs of a ReLU."""
+
+    @staticmethod
+    def forward(ctx: Any, messages: Messages, *inputs: Tensor | None) -> Tensor:
+        out, winner, marks = native_network.forward(messages, Inputs(*inputs), save=True)
+        ctx.messages = messages
+        ctx.save_for_backward(*inputs, winner, marks)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        *saved, winner, marks = ctx.saved_tensors
+        with torch.no_grad():
+            needs = ctx.needs_input_grad[1:]
+            grads = native_network.backward(ctx.messages, Inputs(*saved), winner, marks, grad, needs)
+        return once_differentiable((None, *grads), saved, "tiled_aggregate")

@@ -1,0 +1,12 @@
+/* Tasks on the threads of torch. */
+#ifndef SIRGCN_THREADS_H
+#define SIRGCN_THREADS_H
+
+#include <stdint.h>
+
+typedef void (*Task)(void *context, int64_t index);
+
+/* Every index once, by whichever thread is free; what a task computes must not depend on which. */
+__attribute__((visibility("hidden"))) void run(Task task, void *context, int64_t count, int threads);
+
+#endif
