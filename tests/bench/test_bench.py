@@ -32,7 +32,7 @@ from sirgcn.bench import __main__ as command
 from sirgcn.bench.graphs import DRAWN, LeftOut, bipartite, chain, evenly, molecules, power_law
 from sirgcn.bench.peers import AGGREGATION, BOTH, COMPILED, EDGES, FORWARD, LAYER, MAX, MLP, OURS
 from sirgcn.bench.plots import write_plots
-from sirgcn.bench.tables import markdown, print_tables, sheets
+from sirgcn.bench.tables import markdown, print_tables, render_page, sheets
 from sirgcn.bench.targets import check
 from sirgcn.data import load
 from sirgcn.engine.timing import calls_per_sample, ratios, summary
@@ -324,3 +324,12 @@ def test_an_epoch_of_ours_and_of_plain_pyg_learn_alike() -> None:
     rows = {row["peer"]: row for row in record.data["training"]}
     assert rows.keys() == {OURS, training.PEER, training.LOADER, training.BATCHES}
     assert next(sheet.title for sheet in sheets(record.data)) == "Training, an epoch with its evaluation, 1 thread"
+
+
+def test_the_page_of_figures_is_written_from_the_record() -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "performance.md").read_text("utf-8")
+    record = json.loads((root / "results" / "bench" / "quick.json").read_text("utf-8"))
+    assert render_page(page, record) == page
+    with pytest.raises(ValueError, match="expected <!-- bench -->"):
+        render_page("a page without the place", record)

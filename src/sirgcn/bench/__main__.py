@@ -15,7 +15,7 @@ from sirgcn.bench.peers import OURS, PEERS
 from sirgcn.bench.plots import write_plots
 from sirgcn.bench.record import ALLOCATOR, Record, with_allocator
 from sirgcn.bench.run import PARTS, Plan, steps
-from sirgcn.bench.tables import markdown, print_tables
+from sirgcn.bench.tables import markdown, print_tables, render_page
 from sirgcn.engine.timing import Effort
 
 # A sample of the quick form lasts 20 ms at least, and a slow peer is given up early.
@@ -63,14 +63,22 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--output", type=Path, help="default: bench-results/quick.json, with --full full.json")
     parser.add_argument("--render", type=Path, metavar="JSON", help="print a record as Markdown and measure nothing")
-    return parser.parse_args(arguments)
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="with --render: write it between the page's markers")
+    args = parser.parse_args(arguments)
+    if args.into is not None and args.render is None:
+        parser.error("--into: expected --render with the record that is to be written into the page")
+    return args
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, write."""
     args = parse(arguments)
     if args.render is not None:
-        print(markdown(json.loads(args.render.read_text())), end="")
+        record = json.loads(args.render.read_text())
+        if args.into is None:
+            print(markdown(record), end="")
+        else:
+            args.into.write_text(render_page(args.into.read_text("utf-8"), record), "utf-8")
         return
     effort = FULL if args.full else QUICK
     if args.repeats is not None:
@@ -86,16 +94,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     form = "full" if args.full else "quick"
     output = args.output or Path(f"bench-results/{form}.json")
-    record = Record(output, {"form": form, "effort": vars(effort), "threads": list(plan.threads)})
+    measured = Record(output, {"form": form, "effort": vars(effort), "threads": list(plan.threads)})
     console = Console()
     if not console.is_terminal:
         # In a file or a log, tables need not fold.
         console = Console(width=160)
-    _measure(plan, record, console)
-    print_tables(record.data, console)
-    _print_settings(record, console)
+    _measure(plan, measured, console)
+    print_tables(measured.data, console)
+    _print_settings(measured, console)
     console.print(
-        f"Written: {output}, {', '.join(str(path) for path in write_plots(record.data, output.with_suffix('')))}"
+        f"Written: {output}, {', '.join(str(path) for path in write_plots(measured.data, output.with_suffix('')))}"
     )
 
 

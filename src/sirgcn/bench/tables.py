@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from sirgcn.bench.peers import MODES, OURS, SUITES
+from sirgcn.bench.peers import AGGREGATION, BOTH, LAYER, LINEAR, MODES, OURS, SUITES
 from sirgcn.bench.targets import best
 
 
@@ -24,8 +24,9 @@ class Sheet:
 def sheets(record: dict[str, Any]) -> list[Sheet]:
     """Every table for which the record has figures."""
     threads = sorted({row["threads"] for row in record["times"]}, reverse=True)
-    found = [_suite(record, suite, mode, count) for suite in SUITES for count in threads for mode in MODES]
-    found += [_training(record), _memory(record), _scaling(record), _shapes(record), _targets(record), _peers(record)]
+    found = [_targets(record), _shares(record)]
+    found += [_suite(record, suite, mode, count) for suite in SUITES for count in threads for mode in MODES]
+    found += [_training(record), _memory(record), _scaling(record), _shapes(record), _peers(record)]
     found.append(_environment(record))
     return [sheet for sheet in found if sheet.rows]
 
@@ -56,6 +57,19 @@ def markdown(record: dict[str, Any]) -> str:
             lines += ["", *(f"- {note}" for note in sheet.notes)]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
+
+
+def render_page(page: str, record: dict[str, Any]) -> str:
+    """A Markdown page with the tables of a record between its markers `<!-- bench -->` and `<!-- /bench -->`.
+
+    Raises:
+        ValueError: the page has no such place.
+    """
+    before, start, rest = page.partition("<!-- bench -->")
+    _, end, after = rest.partition("<!-- /bench -->")
+    if not end:
+        raise ValueError("expected <!-- bench --> and <!-- /bench --> behind it, got none")
+    return f"{before}{start}\n\n{markdown(record)}\n{end}{after}"
 
 
 def _line(cells: list[str]) -> str:
@@ -105,6 +119,21 @@ def _training(record: dict[str, Any]) -> Sheet:
             "a share of our epoch: slicing and grouping the batches."
         ],
     )
+
+
+def _shares(record: dict[str, Any]) -> Sheet:
+    """What the parts of a layer take, each measured by itself in the same run."""
+    threads = max((row["threads"] for row in record["times"]), default=1)
+    rows = []
+    for shape in record["shapes"]:
+        parts = [(LAYER, OURS), (AGGREGATION, OURS), (LAYER, LINEAR)]
+        found = [best(record, suite, shape, threads, BOTH, family) for suite, family in parts]
+        if all(found):
+            layer, *alone = (row["seconds"]["median"] for row in found if row is not None)
+            rows.append([_heading(record, shape), _time(layer), *(f"{seconds / layer:.0%}" for seconds in alone)])
+    columns = ["shape", "SIRConv", "aggregation alone", "linear layers alone"]
+    note = "Each part was timed by itself, so that the two need not add up to the whole."
+    return Sheet(f"Where the time goes, {BOTH}, {threads} thread{'s' * (threads > 1)}", columns, rows, [note])
 
 
 def _heading(record: dict[str, Any], shape: str) -> str:
