@@ -92,6 +92,31 @@ def test_dry_run_says_what_would_be_run_and_runs_nothing(tmp_path: Path) -> None
     assert code == 0
     assert text.startswith("10 runs, 0 finished before; 10 to go")
     assert list(tmp_path.iterdir()) == []
+    code, text = run("reproduce", "Table 1", "-m", "GIN", "-s", "0", "--dry-run", "--json", "--results", str(tmp_path))
+    assert code == 0
+    assert [(row["model"], row["column"]) for row in json.loads(text)] == [("GIN", f"n={n}") for n in range(10, 60, 10)]
+
+
+def test_rows_of_a_table_are_those_of_the_experiments_that_have_them(tmp_path: Path) -> None:
+    places = ["-s", "0", "--dry-run", "--json", "--results", str(tmp_path)]
+    rows = json.loads(run("reproduce", "table5", "-m", "h2gcn", "-c", "minesweeper", "-c", "tolokers", *places)[1])
+    assert {(row["model"], row["column"]) for row in rows} == {("H2GCN", "minesweeper"), ("H2GCN", "tolokers")}
+    changed = json.loads(run("reproduce", "table4", "-m", "GIN", "--set", "train.epochs=2", *places)[1])
+    assert {row["experiment"] for row in changed} == {"ogbn_arxiv+train.epochs=2", "ogbg_molhiv+train.epochs=2"}
+
+
+def test_runs_that_the_budget_leaves_are_listed_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(TOML)
+    places = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "runs"), "--threads", "1"]
+    found = typed("train", str(tmp_path / "mine.toml"), "-s", "0-1", "--budget", "0s", *places)
+    assert found.returncode == 3
+    assert "2 runs are left; the same command goes on with them:\n  mine c=2, SIR-GCN, seed 0\n" in found.stderr
+    assert typed("train", str(tmp_path / "mine.toml"), "-s", "0-1", *places).returncode == 0
+
+
+def test_names_are_completed() -> None:
+    assert cli._experiments("table") == [f"table{number}" for number in range(1, 9)]
+    assert cli._experiments("zi") == ["zinc"]
 
 
 def test_experiment_of_ones_own_is_trained_and_shown(tmp_path: Path) -> None:
@@ -103,7 +128,7 @@ def test_experiment_of_ones_own_is_trained_and_shown(tmp_path: Path) -> None:
     assert record["status"] == "done"
     code, text = run("train", str(tmp_path / "mine.toml"), "-s", "0", *places)
     assert code == 0
-    assert "1 runs, 1 finished before; 0 to go" in text
+    assert "1 run, 1 finished before; 0 to go\n" in text
 
 
 def typed(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -113,7 +138,8 @@ def typed(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_mistake_is_one_line_and_debug_shows_where() -> None:
     found = typed("reproduce", "znc")
     assert found.returncode == 2
-    assert "did you mean zinc?" in found.stderr.replace("\n", " ")
+    assert "did you mean zinc?" in found.stderr
+    assert found.stderr.count("\n") == 1
     assert "Traceback" not in found.stderr
     assert "Traceback" in typed("reproduce", "znc", "--debug").stderr
 
@@ -124,9 +150,14 @@ def test_mistake_is_one_line_and_debug_shows_where() -> None:
         (["reproduce", "table9"], "table: expected one of 1, 2, 3, 4, 5, 6, 7, 8, got 9"),
         (["reproduce", "zinc", "--seeds", "a"], "--seeds: expected such as 0-9"),
         (["reproduce", "zinc", "--budget", "soon", "--dry-run"], "--budget: expected a time such as 2h"),
-        (["reproduce", "zinc", "--models", "SIRGCN"], "model: expected one of SIR-GCN"),
+        (["reproduce", "zinc", "--models", "SIRGCN"], "--models: expected one of SIR-GCN, .*, got 'SIRGCN'"),
+        (["reproduce", "table3", "--models", "SIRGCN"], "--models: expected one of SIR-GCN, .*, got 'SIRGCN'"),
+        (["reproduce", "table1", "--seeds", "3-0"], "--seeds: expected the smaller one first, got '3-0'"),
         (["models", "glogn"], "jacobiconv, got 'glogn'; did you mean glognn?"),
-        (["reproduce", "zinc", "--columns", "zink"], "columns: expected a title"),
+        (
+            ["reproduce", "zinc", "--columns", "ZINC", "--columns", "zink"],
+            "--columns: expected one of ZINC, got 'zink'",
+        ),
         (["data", "describe", "zink"], "ZINC"),
     ],
 )

@@ -8,13 +8,18 @@ import os
 import re
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from sirgcn.engine.experiment import Experiment
+    from sirgcn.engine.run import Run, Settings
 
 app = typer.Typer(
     help="Contextualised messages on graphs: SIR-GCN. Reruns the paper's tables and trains on your own graphs.",
@@ -27,6 +32,25 @@ data_app = typer.Typer(
     help="Data sets: what there is, what is in one, getting and checking the files.", no_args_is_help=True
 )
 app.add_typer(data_app, name="data")
+
+
+@app.callback()
+def _every_command(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where an error came from; may stand behind the command too.")
+    ] = False,
+) -> None:
+    # `main` looks for it, so that it holds for what goes wrong before a command begins.
+    del debug
+
+
+def _experiments(incomplete: str) -> list[str]:
+    """What `reproduce` can be completed to."""
+    from sirgcn.engine.experiment import names
+
+    known = [*(f"table{number}" for number in range(1, 9)), *names()]
+    return [name for name in known if name.startswith(incomplete)]
+
 
 # In a file or a pipe, tables need not fold.
 out, err = Console(width=None if sys.stdout.isatty() else 200), Console(stderr=True)
@@ -54,14 +78,18 @@ Set = Annotated[
     typer.Option("--set", help="Change a setting: train.lr=1e-3. Its results stay apart from the table's."),
 ]
 Board = Annotated[
-    Path | None, typer.Option(help="Also write the curves for TensorBoard below this folder (extra: sirgcn[log]).")
+    Path | None, typer.Option(help="Also write the curves for TensorBoard below this folder (extra: sirgcn\\[log]).")
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON for a script instead of a table.")]
 
 
 @app.command()
 def reproduce(
-    what: Annotated[str, typer.Argument(help="A table of the paper (table1 or 1) or an experiment (zinc).")],
+    what: Annotated[
+        str,
+        typer.Argument(help="A table of the paper (table1 or 1) or an experiment (zinc).", autocompletion=_experiments),
+    ],
     models: Models = None,
     columns: Columns = None,
     seeds: Seeds = None,
@@ -74,12 +102,13 @@ def reproduce(
     data: Root = None,
     set_: Set = None,
     tensorboard: Board = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")] = False,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Run an experiment of the paper and show ours beside the published figures.
 
     Finished runs are skipped and broken ones taken up again: run the same command to go on.
+    The exit code is 0 if all is finished, 1 if a run failed, 2 for a wrong argument, 3 if runs are left.
 
     Examples:
 
@@ -89,20 +118,12 @@ def reproduce(
     """
     from sirgcn.engine import experiment as config
 
-    name = re.fullmatch(r"(?:table\s*)?(\d+)", what)
-    found = config.of_table(int(name[1])) if name and not set_ else (config.load(what, set_ or ()),)
+    number = re.fullmatch(r"(?:table[\s_-]*)?(\d+)", what.strip(), re.IGNORECASE)
+    found = config.of_table(int(number[1]), set_ or ()) if number else (config.load(what, set_ or ()),)
     _run(
-        found,
-        models,
-        columns,
-        seeds,
+        _chosen(found, models, columns, seeds, reduced),
+        _settings(found, results, work, data, threads, jobs, budget),
         jobs,
-        threads,
-        budget,
-        reduced,
-        results,
-        work,
-        data,
         tensorboard,
         dry_run,
         as_json,
@@ -124,6 +145,7 @@ def train(
     data: Root = None,
     set_: Set = None,
     tensorboard: Board = None,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Run an experiment of your own, described by a TOML file.
@@ -139,46 +161,60 @@ def train(
 
     found = (config.load(file, set_ or ()),)
     _run(
-        found, models, columns, seeds, jobs, threads, budget, reduced, results, work, data, tensorboard, False, as_json
+        _chosen(found, models, columns, seeds, reduced),
+        _settings(found, results, work, data, threads, jobs, budget),
+        jobs,
+        tensorboard,
+        dry_run,
+        as_json,
     )
 
 
-def _run(
-    experiments: Any,
+def _chosen(
+    experiments: "Sequence[Experiment]",
     models: list[str] | None,
     columns: list[str] | None,
     seeds: str | None,
-    jobs: int,
-    threads: int | None,
-    budget: str | None,
     reduced: bool,
+) -> "list[Run]":
+    """The runs of the rows, columns and seeds; of several experiments, each has those that it knows."""
+    from sirgcn.engine.run import plan
+
+    rows, places = _titles("models", models, experiments), _titles("columns", columns, experiments)
+    runs = [
+        run
+        for experiment, row, place in zip(experiments, rows, places, strict=True)
+        for run in plan(experiment, row, place, _seeds(seeds), reduced)
+    ]
+    if not runs:
+        raise ValueError(f"models: expected rows of the columns {', '.join(columns or [])}, got none of them")
+    return runs
+
+
+def _titles(kind: str, asked: list[str] | None, experiments: "Sequence[Experiment]") -> list[list[str] | None]:
+    """For each experiment its own among the titles, None for all; a title that none of them has is refused."""
+    if asked is None:
+        return [None] * len(experiments)
+    titles = [[entry.title for entry in getattr(experiment, kind)] for experiment in experiments]
+    known = dict.fromkeys(title for own in titles for title in own)
+    for title in asked:
+        if title.lower() not in map(str.lower, known):
+            raise ValueError(f"--{kind}: expected one of {', '.join(known)}, got {title!r}")
+    wanted = {title.lower() for title in asked}
+    return [[title for title in own if title.lower() in wanted] for own in titles]
+
+
+def _settings(
+    experiments: "Sequence[Experiment]",
     results: Path,
     work: Path,
     data: Path | None,
-    tensorboard: Path | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    from sirgcn.engine import run as engine
-    from sirgcn.engine.progress import Progress
-    from sirgcn.engine.tensorboard import TensorBoard
+    threads: int | None,
+    jobs: int,
+    budget: str | None,
+) -> "Settings":
+    from sirgcn.engine.run import Settings
 
-    runs = [
-        entry
-        for experiment in experiments
-        if columns is None or any(_has(experiment.columns, title) for title in columns)
-        for entry in engine.plan(
-            experiment,
-            None
-            if models is None
-            else [title for title in models if _has(experiment.models, title) or len(experiments) == 1],
-            None if columns is None else [title for title in columns if _has(experiment.columns, title)],
-            _seeds(seeds),
-            reduced,
-        )
-    ]
-    if not runs:
-        raise ValueError(f"columns: expected a title of the table's columns, got {', '.join(columns or [])}")
     timed = [experiment for experiment in experiments if experiment.kind != "training"]
     if timed and threads not in (None, timed[0].timing.threads):
         wanted = timed[0].timing.threads
@@ -188,29 +224,45 @@ def _run(
         )
     deadline = None if budget is None else time.time() + _seconds(budget)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    settings = engine.Settings(results, work, data, threads or max(1, cores // jobs), deadline=deadline)
-    left = engine.unfinished(runs, settings)
-    seconds, unknown = engine.expected_seconds(left, settings)
+    return Settings(results, work, data, threads or max(1, cores // jobs), deadline=deadline)
+
+
+def _run(
+    runs: "Sequence[Run]", settings: "Settings", jobs: int, tensorboard: Path | None, dry_run: bool, as_json: bool
+) -> None:
+    from sirgcn.engine.pool import run_all
+    from sirgcn.engine.progress import Progress
+    from sirgcn.engine.run import Report, expected_seconds, unfinished
+    from sirgcn.engine.tensorboard import TensorBoard
+
+    left = unfinished(runs, settings)
     if not as_json:
-        estimate = f"about {_duration(seconds / jobs)}" if seconds else "how long is not known yet"
+        seconds, unknown = expected_seconds(left, settings)
+        estimate = f": about {_duration(seconds / jobs)}" if seconds else ": how long is not known yet"
         more = f" ({unknown} of them not timed before)" if unknown and seconds else ""
-        out.print(f"{len(runs)} runs, {len(runs) - len(left)} finished before; {len(left)} to go: {estimate}{more}")
+        out.print(
+            f"{_count(len(runs), 'run')}, {len(runs) - len(left)} finished before; {len(left)} to go"
+            f"{estimate + more if left else ''}"
+        )
     if dry_run:
-        for entry in left:
-            out.print(f"  {entry}")
+        if as_json:
+            from sirgcn.engine.records import KEY
+
+            print(json.dumps([dict(zip(KEY, run.key, strict=True)) for run in left]))
+        for entry in () if as_json else left:
+            out.print(f"  {entry}", markup=False, highlight=False)
         return
     with ExitStack() as stack:
-        watching: list[engine.Report] = [stack.enter_context(Progress(len(left), quiet=as_json))]
+        watching: list[Report] = [stack.enter_context(Progress(len(left), quiet=as_json))]
         if tensorboard is not None:
             watching.append(stack.enter_context(TensorBoard(tensorboard)))
-        outcome = engine.run_all(left, settings, jobs, watching)
-    _summary(experiments, results, outcome, as_json)
+        outcome = run_all(left, settings, jobs, watching)
+    _summary({run.experiment.name for run in runs}, settings.results, outcome, as_json)
 
 
-def _summary(experiments: Any, results: Path, outcome: dict[Any, str], as_json: bool) -> None:
+def _summary(names: set[str], results: Path, outcome: "dict[Run, str]", as_json: bool) -> None:
     from sirgcn.engine import records
 
-    names = {experiment.name for experiment in experiments}
     if as_json:
         found = [record for name in sorted(names) for record in records.read(results / f"{name}.jsonl")]
         for record in found:
@@ -223,11 +275,17 @@ def _summary(experiments: Any, results: Path, outcome: dict[Any, str], as_json: 
     paused = [run for run, status in outcome.items() if status == "paused"]
     failed = [run for run, status in outcome.items() if status == "failed"]
     for run in failed:
-        err.print(f"failed: {run} (its traceback is in {results / run.experiment.name}.jsonl)")
+        place = results / f"{run.experiment.name}.jsonl"
+        err.print(f"failed: {run} (its traceback is in {place})", markup=False, highlight=False, soft_wrap=True)
     if paused:
-        err.print(f"{len(paused)} runs are left; the same command goes on with them:")
-        for run in paused[:20]:
-            err.print(f"  {run}")
+        is_one = len(paused) == 1
+        err.print(
+            f"{_count(len(paused), 'run')} {'is' if is_one else 'are'} left; the same command goes on with "
+            f"{'it' if is_one else 'them'}:",
+            soft_wrap=True,
+        )
+        for run in paused:
+            err.print(f"  {run}", markup=False, highlight=False, soft_wrap=True)
     if failed or paused:
         raise typer.Exit(1 if failed else 3)
 
@@ -250,13 +308,16 @@ def report(
 
         sirgcn report --docs docs/results.md
     """
-    from sirgcn.report import collisions, compare, read_runs, write_docs, write_report
+    from sirgcn.report import collisions, compare, read_runs, separation, write_docs, write_report
 
     comparisons = compare(read_runs(results))
     if docs is None:
         written = write_report(comparisons, folder)
     else:
-        texts = {"collisions": collisions.markdown(collisions.read_record(results))}
+        texts = {
+            "collisions": collisions.markdown(collisions.read_record(results)),
+            "separation": separation.markdown(separation.read_record(results)),
+        }
         written = write_docs(docs, comparisons, texts)
     _show(("written",), [(str(path),) for path in written], as_json)
 
@@ -441,8 +502,8 @@ def _show(head: tuple[str, ...], rows: list[tuple[Any, ...]], as_json: bool) -> 
     out.print(table, markup=False)
 
 
-def _has(entries: Any, title: str) -> bool:
-    return any(entry.title.lower() == title.lower() for entry in entries)
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _seeds(text: str | None) -> list[int] | None:
@@ -453,7 +514,10 @@ def _seeds(text: str | None) -> list[int] | None:
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
         if not match:
             raise ValueError(f"--seeds: expected such as 0-9 or 0,3,5, got {text!r}")
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise ValueError(f"--seeds: expected the smaller one first, got {part.strip()!r}")
+        found += range(first, last + 1)
     return found
 
 
@@ -480,7 +544,7 @@ def main() -> None:
     except (ValueError, RuntimeError, TypeError, OSError, ImportError) as error:
         if debug:
             raise
-        err.print(f"error: {error}", style="red", markup=False, highlight=False)
+        err.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise SystemExit(2) from None
 
 

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from sirgcn.engine import experiment as config
-from sirgcn.engine.experiment import ConfigError, Experiment, TrainConfig
+from sirgcn.engine.experiment import Experiment, TrainConfig
 from sirgcn.engine.loop import Trainer
 from sirgcn.engine.network import build
+from sirgcn.engine.strict import ConfigError
 from sirgcn.report.claims import load_claims
 from tests.engine.standins import stand_in
 
@@ -107,7 +108,15 @@ def test_file_of_ones_own_is_read(tmp_path: Path) -> None:
         (('title = "SIR-GCN"', "titel = 3"), r"mine.toml: models\[0\]: unknown key 'titel'; known are title, conv"),
         (('title = "SIR-GCN"', "title = 3"), r"mine.toml: models\[0\]: title: expected str, got 3"),
         (("[train]", "train = 3\n[other]"), r"mine.toml: .*train: expected a table, got 3|unknown key 'other'"),
-        (("columns = [{", "columns = {"), r"mine.toml: "),
+        (("columns = [{", "columns = {"), r"mine.toml: not TOML: .*line 3"),
+        (("_lookup", "_lokup"), r"mine.toml: data: expected one of .*ZINC.*got 'dictionary_lokup'.*did you mean dict"),
+        (("{ n = 3 }", "{ m = 3 }"), r"mine.toml: columns\[0\]: options: expected one of n, .*got 'm'"),
+        (("[train]", 'preset = "zink"\n[train]'), r"mine.toml: preset: expected one of schema, .*zinc.*got 'zink'"),
+        (('"SIR-GCN"', '"x"\nconv = "gni"'), r"mine.toml: models\[0\]: conv: expected one of sir, .*got 'gni'"),
+        (('"SIR-GCN"', '"x"\nnetwork = "h3"'), r"mine.toml: models\[0\]: network: expected one of .*h2gcn.*got 'h3'"),
+        (('"SIR-GCN"', '"x"\noptions = { act2 = 1 }'), r"mine.toml: models\[0\]: options: expected one of .*'act2'"),
+        (('"SIR-GCN"', '"x"\ntrain = { epoch = 1 }'), r"mine.toml: x: train: unknown key 'epoch'; known are epochs"),
+        (("[train]", "[reduced]\nepoch = 1\n[train]"), r"mine.toml: .*unknown key 'epoch'; known are epochs"),
     ],
 )
 def test_wrong_setting_is_refused_by_file_key_and_what_is_allowed(
@@ -142,6 +151,18 @@ def test_override_changes_a_setting_and_keeps_the_results_apart() -> None:
 def test_wrong_override_is_refused(override: str, error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         config.load("zinc", [override])
+
+
+def test_override_holds_for_rows_and_the_reduced_form_too(tmp_path: Path) -> None:
+    text = SMALL.replace("[[models]]", "[reduced]\nepochs = 1\n[[models]]") + "train = { lr = 0.5, l1 = 0.1 }\n"
+    found = config.load(written(tmp_path, text), ["train.lr=0.25", "train.epochs=7"])
+    row = found.models[0]
+    assert (found.train_for(row).lr, found.train_for(row).l1) == (0.25, 0.1)
+    assert found.train_for(row, is_reduced=True).epochs == 7
+
+
+def test_override_of_a_table_changes_all_its_experiments() -> None:
+    assert {experiment.train.lr for experiment in config.of_table(4, ["train.lr=0.25"])} == {0.25}
 
 
 def test_rows_may_differ_from_the_protocol_and_be_reduced() -> None:

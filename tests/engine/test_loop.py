@@ -173,6 +173,35 @@ def test_nan_stops_with_the_step_and_the_parameter_named() -> None:
         Trainer(model, task, TrainConfig(epochs=1)).run()
 
 
+def test_gradient_that_is_not_finite_is_told_of_before_clipping_spreads_it() -> None:
+    task, model = graph_task(), network(graph_task())
+    name, weight = next((name, p) for name, p in model.named_parameters() if name.endswith("lin_key.weight"))
+    weight.register_hook(lambda grad: grad * math.inf)
+    with pytest.raises(NotFinite, match=rf"epoch 1, step 1: the norm of the gradient is \w+; [\w ]+: {name}$"):
+        Trainer(model, task, TrainConfig(epochs=1, clip=1.0)).run()
+
+
+def test_weight_that_is_not_finite_after_the_last_step_is_named() -> None:
+    task, model = graph_task(), network(graph_task())
+    name, weight = next((name, p) for name, p in model.named_parameters() if name.endswith("lin_key.weight"))
+    weight.register_hook(lambda grad: grad * math.nan)
+    with pytest.raises(NotFinite, match=rf"epoch 1, after step 1: a weight is not finite; not finite: {name};"):
+        Trainer(model, task, TrainConfig(epochs=1, batch_size=None)).run()
+
+
+def test_clipping_is_torch_s() -> None:
+    model = network(graph_task())
+    trainer = Trainer(model, graph_task(), TrainConfig(epochs=1, clip=0.5))
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    trainer._clip(0.5)
+    found = [p.grad for p in model.parameters()]
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+    assert all(torch.equal(one, p.grad) for one, p in zip(found, model.parameters(), strict=True))  # type: ignore[arg-type]
+
+
 def test_interrupted_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
     task = graph_task()
     expected, whole, _ = train(task, epochs=4)

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from sirgcn.data import Graphs, Schema, Split, Task
 from sirgcn.engine import experiment as config
 from sirgcn.engine.checkpoint import Checkpoints, weights_sha256
-from sirgcn.engine.experiment import ConfigError, Experiment, ModelConfig, TrainConfig
+from sirgcn.engine.experiment import Experiment, ModelConfig, TrainConfig
 from sirgcn.engine.loop import Interrupted, Trainer
 from sirgcn.engine.network import build, mean_log_degree
 from sirgcn.engine.run import Run
+from sirgcn.engine.strict import ConfigError
 from sirgcn.nn import NETWORKS, SIRNet, make_network
 from sirgcn.report.claims import load_claims
 from tests.engine.standins import stand_in

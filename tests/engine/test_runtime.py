@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from sirgcn.cli import app
 from sirgcn.engine import experiment as config
 from sirgcn.engine import records, runtime
-from sirgcn.engine.experiment import ConfigError
 from sirgcn.engine.loop import Trainer
+from sirgcn.engine.pool import run_all
 from sirgcn.engine.run import (
     DONE,
     FAILED,
@@ -25,10 +25,10 @@ from sirgcn.engine.run import (
     execute_together,
     expected_seconds,
     plan,
-    run_all,
     unfinished,
 )
 from sirgcn.engine.runtime import slope
+from sirgcn.engine.strict import ConfigError
 from sirgcn.engine.timing import interleave
 from sirgcn.report.cells import compare
 from sirgcn.report.claims import exponents, load_claims
@@ -191,11 +191,11 @@ def test_interrupted_table_keeps_its_finished_columns_and_goes_on(
 
 
 def test_failure_is_recorded_for_every_model_of_the_column(tmp_path: Path, settings: Settings) -> None:
-    experiment = load(tmp_path, RUNTIME.replace('conv = "gin"', 'conv = "gin"\noptions = { layers = 0 }'))
+    experiment = load(tmp_path, RUNTIME.replace('conv = "gin"', 'conv = "gin"\noptions = { norm = "none" }'))
     assert execute_together(plan(experiment, columns=["n=10"]), settings, lambda *_: None) == FAILED
     found = records.read(settings.file(experiment))
     assert [record["status"] for record in found] == [FAILED] * 3
-    assert "layers" in found[0]["error"]
+    assert "norm: expected" in found[0]["error"]
 
 
 def test_timed_runs_are_not_made_two_at_a_time(tmp_path: Path, settings: Settings) -> None:

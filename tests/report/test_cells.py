@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sirgcn.engine.experiment import ConfigError, load, names
+from sirgcn.engine.experiment import load, names
+from sirgcn.engine.strict import ConfigError
 from sirgcn.report.cells import Cell, Comparison, compare
 from sirgcn.report.claims import load_claims
 from sirgcn.report.runs import Run

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sirgcn.engine.experiment import ConfigError, from_dict
+from sirgcn.engine.strict import ConfigError, from_dict
 from sirgcn.report.claims import Claim, Table, load_claims, plain_formula
 
 PAPER = Path(os.environ.get("SIRGCN_PAPER") or Path(__file__).parents[3] / "shared" / "paper" / "paper.tex")

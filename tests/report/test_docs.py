@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sirgcn.engine.experiment import ConfigError
+from sirgcn.engine.strict import ConfigError
 from sirgcn.report import collisions, compare, read_runs, render_docs, write_docs
 from tests.report.fake import folder
 

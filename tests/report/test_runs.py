@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sirgcn.engine.experiment import ConfigError
+from sirgcn.engine.strict import ConfigError
 from sirgcn.report.runs import as_run, read_runs
 from tests.report.fake import folder, record, run, write
 

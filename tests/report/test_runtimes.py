@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from sirgcn.engine.experiment import ConfigError
+from sirgcn.engine.strict import ConfigError
 from sirgcn.report import as_csv, compare, markdown, render_docs
 from sirgcn.report.cells import Cell, Comparison
 from sirgcn.report.claims import exponents, load_claims

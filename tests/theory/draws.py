@@ -18,6 +18,7 @@ from sirgcn.theory import (
     manhattan,
     squared_score,
 )
+from tests.laws import Graph
 
 SIGMAS = ("relu", "gelu", "tanh", "leaky_relu(0.2)")
 
@@ -78,6 +79,16 @@ def metrics(draw: st.DrawFn, channels: int, features: bool | None = None, contex
         else:
             d = d ** draw(st.sampled_from([0.25, 0.5, 0.9, 1]))
     return Metric(d, seeded(seed + 1, channels) if d.contextual else None)
+
+
+@st.composite
+def comparable_graphs(draw: st.DrawFn) -> Graph:
+    """Graphs of 6 to 9 nodes with few degrees, so that many neighbourhoods have equal sizes; sources repeat."""
+    num_nodes = draw(st.integers(6, 9))
+    degrees = draw(st.lists(st.sampled_from([0, 1, 2, 2, 3]), min_size=num_nodes, max_size=num_nodes))
+    node = st.integers(0, num_nodes - 1)
+    edges = [(draw(node), u) for u, degree in enumerate(degrees) for _ in range(degree)]
+    return Graph(tuple(edges), num_nodes, num_nodes)
 
 
 class Squares(nn.Module):

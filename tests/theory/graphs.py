@@ -28,21 +28,6 @@ def permuted(data: Data, seed: int) -> Data:
     return Data(x=x, edge_index=place[data.edge_index], num_nodes=data.num_nodes)
 
 
-def ring(nodes: int, copies: int = 1) -> Data:
-    """Cycles of equal length side by side."""
-    one = torch.arange(nodes)
-    edges = torch.stack([one, (one + 1) % nodes])
-    edges = torch.cat([edges + copy * nodes for copy in range(copies)], dim=1)
-    return Data(edge_index=to_undirected(edges), num_nodes=nodes * copies)
-
-
-def csl(nodes: int, skip: int) -> Data:
-    """The circular skip link graph CSL(nodes, skip): a cycle with chords between nodes `skip` apart, 4-regular."""
-    one = torch.arange(nodes)
-    edges = torch.cat([torch.stack([one, (one + step) % nodes]) for step in (1, skip)], dim=1)
-    return Data(edge_index=to_undirected(edges), num_nodes=nodes)
-
-
 def tree(nodes: int, seed: int) -> Data:
     """A random tree: every node but the first hangs on an earlier one."""
     generator = torch.Generator().manual_seed(seed)

@@ -22,9 +22,12 @@ from tests.theory.draws import Metric, metrics, points, seeded
 
 @st.composite
 def kernels(draw: st.DrawFn, max_size: int = 6) -> Tensor:
-    """Symmetric matrices of small integers, or -d^2 of points: some conditionally definite and some not."""
+    """Symmetric matrices of small integers, few conditionally definite, or a_i + a_j - d^2 of points, all so."""
     if draw(st.booleans()):
-        return -euclidean().squares(draw(points(2, max_size=max_size)))
+        squares = euclidean().squares(draw(points(2, max_size=max_size)))
+        # Without a the diagonal is 0, and the last term of Eq. 25 with it.
+        a = torch.tensor(draw(st.lists(st.integers(-4, 4), min_size=len(squares), max_size=len(squares))))
+        return a.unsqueeze(1) + a - squares
     size = draw(st.integers(1, max_size))
     entries = draw(st.lists(st.integers(-4, 4), min_size=size * size, max_size=size * size))
     half = torch.tensor(entries, dtype=torch.float64).reshape(size, size)

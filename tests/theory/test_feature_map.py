@@ -52,6 +52,19 @@ def test_images_lie_between_the_bounds_exactly_when_the_distances_do(
     assert soft_injectivity(distances, mapped, eps2, eps2 + width)
 
 
+halves = st.integers(0, 6).map(lambda value: value / 2)
+
+
+@given(st.lists(st.tuples(halves, halves), min_size=1, max_size=6), halves.filter(bool), halves.filter(bool))
+def test_a_violation_is_a_pair_of_which_one_alone_lies_strictly_between_the_bounds(
+    pairs: list[tuple[float, float]], eps2: float, width: float
+) -> None:
+    distances, mapped = torch.tensor(pairs, dtype=torch.float64).T
+    found = soft_injectivity(distances, mapped, eps2, eps2 + width, tolerance=0.0)
+    inside = [[eps2 < value < eps2 + width for value in pair] for pair in pairs]
+    assert found.violations.flatten().tolist() == [place for place, (one, other) in enumerate(inside) if one != other]
+
+
 def test_an_interval_that_only_one_of_two_distances_is_in_is_found() -> None:
     distances = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
     found = soft_injectivity(distances, 2 * distances, 0.5, 1.5)

@@ -33,8 +33,9 @@ from sirgcn.theory import (
     squared_score,
     violating_example,
 )
+from sirgcn.theory.pseudometrics import row_distances
 from tests.laws import Graph, graphs
-from tests.theory.draws import Metric, Squares, layer, metrics, points, seeded
+from tests.theory.draws import Metric, Squares, comparable_graphs, layer, metrics, points, seeded
 
 # Sums of up to 49 squares cancel in D^2, of which a root leaves half of the digits.
 SQUARE, ROOT = 1e-11, 1e-5
@@ -74,15 +75,19 @@ def test_the_kernel_distance_is_that_of_the_centred_kernel_for_any_base(
     assert found == pytest.approx(expected, abs=SQUARE * (1 + float(squares.sum())))
 
 
+def hashes(metric: Metric, rows: Tensor, reduce: str = "sum") -> Tensor:
+    """The hashes of multisets `[B, n, F]` under the map g that Theorem 1 finds for all their elements."""
+    g = feature_map(metric.d, rows.flatten(0, 1), metric.query).features
+    places = torch.arange(len(g)).view(*rows.shape[:2], 1)
+    return hash_multiset(lambda place, query: g[place.squeeze(-1)], places, reduce=reduce)
+
+
 @given(metrics(2), pairs_of_multisets())
 def test_the_hash_has_the_kernel_distances(metric: Metric, pair: tuple[Tensor, Tensor]) -> None:
-    first, second = pair
-    both = torch.cat([first, second])
-    g = feature_map(metric.d, both, metric.query).features
-    apart = float((g[: len(first)].sum(0) - g[len(first) :].sum(0)).square().sum())
-    found = float(kernel_distance(metric.d, first, second, metric.query)) ** 2
-    largest = float(metric.d.squares(both, query=metric.query).sum())
-    assert found == pytest.approx(apart, abs=10 * SQUARE * (1 + largest))
+    one, other = hashes(metric, torch.stack(pair))
+    found = float(kernel_distance(metric.d, *pair, metric.query)) ** 2
+    largest = float(metric.d.squares(torch.cat(pair), query=metric.query).sum())
+    assert found == pytest.approx(float((one - other).square().sum()), abs=10 * SQUARE * (1 + largest))
 
 
 @given(metrics(2), st.integers(1, 4), st.integers(0, 99), st.floats(0.01, 5), st.floats(0.01, 5))
@@ -90,21 +95,20 @@ def test_hashes_lie_between_the_bounds_exactly_when_the_kernel_distances_do(
     metric: Metric, size: int, seed: int, eps2: float, width: float
 ) -> None:
     rows = seeded(seed, 4, size, 2).mul(2).round() / 2
-    g = feature_map(metric.d, rows.flatten(0, 1), metric.query).features.unflatten(0, (4, size))
-    mapped = torch.cdist(g.sum(1), g.sum(1), compute_mode="donot_use_mm_for_euclid_dist")
-    found = distance_matrix(metric.d, rows, metric.query)
-    assert soft_injectivity(found, mapped, eps2, eps2 + width, tolerance=ROOT)
+    found = hashes(metric, rows)
+    mapped = row_distances(found, found)
+    distances = distance_matrix(metric.d, rows, metric.query)
+    assert soft_injectivity(distances, mapped, eps2, eps2 + width, tolerance=ROOT)
 
 
-@given(metrics(2, features=True), pairs_of_multisets())
+@given(metrics(2), pairs_of_multisets())
 def test_means_of_features_are_apart_by_the_kernel_distance_over_the_size(
     metric: Metric, pair: tuple[Tensor, Tensor]
 ) -> None:
-    first, second = pair
-    assert metric.d.features is not None
-    means = [hash_multiset(metric.d.features, rows, metric.query, reduce="mean") for rows in pair]
-    expected = kernel_distance(metric.d, first, second, metric.query) / len(first)
-    torch.testing.assert_close((means[0] - means[1]).norm(), expected, rtol=1e-9, atol=1e-12)
+    one, other = hashes(metric, torch.stack(pair), reduce="mean")
+    expected = (float(kernel_distance(metric.d, *pair, metric.query)) / len(pair[0])) ** 2
+    largest = float(metric.d.squares(torch.cat(pair), query=metric.query).sum())
+    assert float((one - other).square().sum()) == pytest.approx(expected, abs=10 * SQUARE * (1 + largest))
 
 
 @given(metrics(2), st.integers(1, 4), st.integers(0, 99))
@@ -137,10 +141,19 @@ def test_with_a_gaussian_kernel_only_equal_multisets_have_distance_0(pair: tuple
     assert (found < 1e-5) == equal
 
 
-def test_equal_sums_collide_with_the_euclidean_distance_and_equal_sizes_with_squared_scores() -> None:
+@given(st.integers(1, 3), st.lists(st.integers(-2, 2), min_size=12, max_size=12))
+def test_equal_sums_collide_with_the_euclidean_distance_and_equal_squares_with_squared_scores(
+    size: int, scores: list[int]
+) -> None:
+    rows = torch.tensor(scores[: 4 * size], dtype=torch.float64).reshape(4, size, 1)
+    for d, message in ((euclidean(), rows), (squared_score(), rows.square())):
+        total = message.sum((1, 2)).unsqueeze(1)
+        by_total = equivalence_classes((total - total.T).abs())
+        assert torch.equal(equivalence_classes(distance_matrix(d, rows), 1e-9), by_total)
+
+
+def test_the_discrete_distance_lets_no_two_of_four_multisets_collide() -> None:
     rows = torch.tensor([[[-1.0], [1.0]], [[0.0], [0.0]], [[1.0], [1.0]], [[-1.0], [-1.0]]], dtype=torch.float64)
-    assert equivalence_classes(distance_matrix(euclidean(), rows), 1e-9).tolist() == [0, 0, 1, 2]
-    assert equivalence_classes(distance_matrix(squared_score(), rows), 1e-9).tolist() == [0, 1, 0, 0]
     assert equivalence_classes(distance_matrix(discrete(), rows), 1e-5).tolist() == [0, 1, 2, 3]
 
 
@@ -176,14 +189,19 @@ def test_the_hash_of_a_neighbourhood_is_that_of_its_multiset(
         torch.testing.assert_close(found[u], expected, rtol=1e-9, atol=1e-11)
 
 
-@given(graphs(bipartite=False, max_edges=24), metrics(2), st.integers(0, 99))
+@given(
+    st.one_of(comparable_graphs(), graphs(bipartite=False)),
+    st.one_of(metrics(2), metrics(2, contextual=True)),
+    st.integers(0, 99),
+)
 def test_the_distance_of_neighbourhoods_is_that_of_their_multisets(graph: Graph, metric: Metric, seed: int) -> None:
     neighbors = graph.neighbors()
     degree = neighbors.in_degree().tolist()
     x = seeded(seed, graph.num_sources, 2)
-    query = torch.ones(graph.num_targets, 2, dtype=torch.float64)
+    # Odd nodes ask one thing, even nodes another.
+    query = seeded(seed + 1, 2, 2)[torch.arange(graph.num_targets) % 2]
     places = range(graph.num_targets)
-    equal = [(u, w) for u in places for w in places[u:] if degree[u] == degree[w]]
+    equal = [(u, w) for u in places for w in places[u::2] if degree[u] == degree[w]]
     pairs = torch.tensor(equal, dtype=torch.int64).reshape(-1, 2).T
     found = neighborhood_distance(metric.d, x, neighbors, pairs, query)
     for (u, w), value in zip(pairs.T.tolist(), found, strict=True):
@@ -203,6 +221,17 @@ def test_blocks_do_not_change_a_distance(metric: Metric, pair: tuple[Tensor, Ten
         patch.setattr(multisets, "_BLOCK", 3)
         found = kernel_distance(metric.d, *pair, metric.query), distance_matrix(metric.d, rows, metric.query)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=ROOT)
+
+
+def test_integers_have_the_distances_of_their_values() -> None:
+    pair = torch.tensor([[[1], [-2]], [[3], [0]]])
+    for d in (euclidean(), squared_score(), gaussian()):
+        torch.testing.assert_close(kernel_distance(d, *pair), kernel_distance(d, *pair.double()))
+    found, expected = (
+        fourier_distance(rows[0], rows[1], generator=torch.Generator().manual_seed(0)).squared
+        for rows in (pair, pair.double())
+    )
+    assert torch.equal(found, expected)
 
 
 @given(pairs_of_multisets(), st.integers(0, 999))
@@ -246,6 +275,8 @@ def test_large_multisets_need_no_square_of_their_size() -> None:
         (lambda: kernel_distance(euclidean(), torch.zeros(2, 1), torch.zeros(3, 1)), "of 2 elements .* got 3"),
         (lambda: kernel_distance(euclidean(), torch.zeros(0, 1), torch.zeros(0, 1)), "at least one element"),
         (lambda: kernel_distance(discrete(), torch.zeros(2), torch.zeros(2)), "rows of features"),
+        (lambda: kernel_distance(euclidean(), torch.zeros(2, 1), torch.zeros(2, 3)), "expected 1 channels .* got 3"),
+        (lambda: distance_matrix(euclidean(), torch.zeros(2, 1)), r"expected multisets \[B, n, channels\]"),
         (lambda: hash_multiset(lambda x, query: x, torch.zeros(0, 1)), "at least one element"),
         (lambda: hash_multiset(lambda x, query: x, torch.zeros(2, 1), reduce="max"), "reduce: expected one of"),
         (lambda: fourier_distance(torch.zeros(2, 1), torch.zeros(1, 1)), "of 2 elements .* got 1"),

@@ -134,6 +134,14 @@ def test_a_metric_violates_assumption_1() -> None:
     assert check_assumption(d**0.5, x)
 
 
+@given(st.floats(1.01, 3))
+def test_powers_above_1_which_are_refused_break_the_triangle_inequality(p: float) -> None:
+    line = torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
+    assert check_axioms(euclidean()(line))
+    assert check_axioms(euclidean()(line) ** p).triple in ((0, 1, 2), (2, 1, 0))
+    assert not check_axioms(euclidean()(line) ** p)
+
+
 @given(points(2, min_size=2))
 def test_the_root_of_the_manhattan_distance_satisfies_assumption_1(x: Tensor) -> None:
     assert check_assumption(manhattan() ** 0.5, x)
@@ -155,6 +163,7 @@ def test_a_table_gives_distances_of_categories() -> None:
         (lambda: euclidean() ** 0, "0 < p <= 1"),
         (lambda: 0 * euclidean(), r"a > 0 \(Remark 1\), got 0"),
         (lambda: math.nan * euclidean(), "a > 0"),
+        (lambda: math.inf * euclidean(), "expected a finite a > 0"),
         (lambda: gaussian(scale=0.0), "scale: expected more than 0"),
         (lambda: mahalanobis(torch.tensor([[1.0, 0], [0, -1]]).double()), "no negative eigenvalue, got -1"),
         (lambda: mahalanobis(torch.tensor([[1.0, 2], [0, 1]])), "expected a symmetric matrix, got 2 at"),
@@ -163,6 +172,11 @@ def test_a_table_gives_distances_of_categories() -> None:
         (lambda: table_distance(torch.tensor([[1.0, 1], [1, 0]])), "0 on the diagonal, got 1 at 0"),
         (lambda: table_distance(torch.tensor([[0.0, math.inf], [math.inf, 0]])), "finite"),
         (lambda: table_distance(torch.zeros(2, 2))(torch.zeros(2, 1)), "one column of integers"),
+        (lambda: table_distance(torch.zeros(2, 2))(torch.tensor([[0], [-1]])), "from 0 to 1, got -1"),
+        (
+            lambda: table_distance(torch.zeros(2, 2))(torch.tensor([[0]]), torch.tensor([[2]])),
+            "y: .* from 0 to 1, got 2",
+        ),
         (lambda: euclidean()(torch.zeros(3)), r"rows of features \[n, channels\]"),
         (lambda: euclidean()(torch.zeros(3, 2), torch.zeros(3, 1)), "expected 2 channels as x has, got 1"),
         (lambda: euclidean()(torch.zeros(3, 2), query=torch.zeros(2)), "not contextual"),

@@ -2,21 +2,26 @@
 
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
 
+from sirgcn.theory.pseudometrics import row_distances
 from sirgcn.theory.separation import (
     THRESHOLD,
     Frequency,
+    RandomSIRGCN,
     as_features,
+    circulant,
     distinct_nodes,
+    equal_for_wl,
     random_feature_test,
     separation_frequency,
     sir_separation,
 )
 from sirgcn.theory.wl import refine, wl_test
-from tests.theory.graphs import csl, labelled_graphs, permuted, ring, tree
+from tests.theory.graphs import labelled_graphs, permuted, tree
 
 # What 1-WL cannot tell apart: sums in another order.
 ROUNDING = 1e-12
@@ -29,6 +34,30 @@ def test_l_layers_separate_exactly_what_round_l_of_the_modified_test_does(
     mine, others = wl_test(one, other, "modified", layers).history[layers]
     gap = sir_separation(one, other, layers, seed=seed)
     assert gap > THRESHOLD if mine != others else gap < ROUNDING
+
+
+def equal_sums() -> Data:
+    """Two trees: below the root, children with 1 and 3 leaves, and with 2 and 2. What adds up linearly cannot tell."""
+    edges = []
+    for root, (one, other) in ((0, (1, 3)), (7, (2, 2))):
+        edges += [(root, root + 1), (root, root + 2)]
+        edges += [(root + 1 + (leaf >= one), root + 3 + leaf) for leaf in range(one + other)]
+    return Data(x=torch.zeros(14, dtype=torch.int64), edge_index=to_undirected(torch.tensor(edges).T))
+
+
+@given(labelled_graphs(), st.integers(0, 3), st.integers(0, 2**16))
+@example(equal_sums(), 2, 0)
+def test_l_layers_tell_nodes_apart_exactly_where_round_l_of_the_modified_test_does(
+    data: Data, layers: int, seed: int
+) -> None:
+    colours = refine(data, "modified", layers).colours[layers]
+    x = as_features(data.x, len(data.x))
+    with torch.no_grad():
+        found = RandomSIRGCN(x.size(1), layers, seed=seed).nodes(x, data.edge_index)
+    apart = row_distances(found, found) / found.norm(dim=1).max()
+    is_equal = colours[:, None] == colours
+    assert bool((apart[is_equal] < ROUNDING).all())
+    assert bool((apart[~is_equal] > THRESHOLD).all())
 
 
 @given(labelled_graphs(), st.integers(0, 3), st.integers(0, 2**16))
@@ -45,11 +74,7 @@ def test_trees_are_separated_where_1_wl_separates_them(nodes: int, seed: int, ot
     assert sir_separation(one, other, verdict.round) > THRESHOLD
 
 
-REGULAR = {
-    "hexagon and triangles": (ring(6), ring(3, copies=2)),
-    "CSL(11, 2) and CSL(11, 3)": (csl(11, 2), csl(11, 3)),
-    "CSL(41, 2) and CSL(41, 9)": (csl(41, 2), csl(41, 9)),
-}
+REGULAR = equal_for_wl()
 
 
 @pytest.mark.parametrize("name", REGULAR)
@@ -58,7 +83,7 @@ def test_regular_graphs_are_not_separated(name: str) -> None:
     assert all(sir_separation(one, other, layers, seed=seed) < ROUNDING for layers in (1, 3, 5) for seed in range(5))
 
 
-@pytest.mark.parametrize("name", ["hexagon and triangles", "CSL(11, 2) and CSL(11, 3)"])
+@pytest.mark.parametrize("name", ["a hexagon and two triangles", "CSL(11, 2) and CSL(11, 3)"])
 def test_random_features_separate_them_with_high_probability(name: str) -> None:
     one, other = REGULAR[name]
     assert separation_frequency(one, other, weights=20).rate >= 0.9
@@ -67,19 +92,19 @@ def test_random_features_separate_them_with_high_probability(name: str) -> None:
 
 
 def test_one_layer_is_too_few_for_random_features_to_close_a_cycle() -> None:
-    one, other = REGULAR["hexagon and triangles"]
+    one, other = REGULAR["a hexagon and two triangles"]
     assert separation_frequency(one, other, weights=20, layers=1).hits <= 1
 
 
 @given(st.integers(3, 8), st.integers(1, 3), st.integers(0, 2**16))
 def test_random_features_make_equal_nodes_distinct(nodes: int, layers: int, seed: int) -> None:
-    data = ring(nodes)
+    data = circulant(nodes)
     (everyone,) = refine(data).classes()
     found = distinct_nodes(data, everyone, draws=20, layers=layers, seed=seed)
     assert found.rate == 1
     # Without them they are equal.
-    x = as_features(None, nodes)
-    assert len(x.unique(dim=0)) == 1
+    alike = RandomSIRGCN(1, layers, seed=seed).nodes(as_features(None, nodes), data.edge_index)
+    torch.testing.assert_close(alike, alike[:1].expand_as(alike), rtol=ROUNDING, atol=ROUNDING)
 
 
 @given(st.integers(1, 400), st.data())
@@ -103,7 +128,7 @@ def test_labels_features_and_none_enter_as_they_should() -> None:
 
 
 def test_labels_mean_the_same_in_both_graphs() -> None:
-    one, other = (Data(x=torch.full((6,), label), edge_index=ring(6).edge_index) for label in (0, 1))
+    one, other = (Data(x=torch.full((6,), label), edge_index=circulant(6).edge_index) for label in (0, 1))
     assert sir_separation(one, other, 1) > THRESHOLD
     assert random_feature_test(one, other) < 1e-6
     assert random_feature_test(one, one) > 1e-3
@@ -111,17 +136,22 @@ def test_labels_mean_the_same_in_both_graphs() -> None:
 
 def test_torch_s_random_state_is_left_alone() -> None:
     before = torch.random.get_rng_state()
-    random_feature_test(ring(3), ring(4), draws=100)
-    sir_separation(ring(3), ring(4), 2)
+    random_feature_test(circulant(3), circulant(4), draws=100)
+    sir_separation(circulant(3), circulant(4), 2)
     assert torch.equal(before, torch.random.get_rng_state())
 
 
 def test_wrong_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="draws: expected more than 10 for each of 4 channels, got 40"):
-        random_feature_test(ring(3), ring(3), draws=40)
+        random_feature_test(circulant(3), circulant(3), draws=40)
     with pytest.raises(ValueError, match="nodes: expected at least two"):
-        distinct_nodes(ring(3), [0])
+        distinct_nodes(circulant(3), [0])
     with pytest.raises(ValueError, match="layers: expected at least 0"):
-        sir_separation(ring(3), ring(3), -1)
+        sir_separation(circulant(3), circulant(3), -1)
     with pytest.raises(ValueError, match="level: expected 0 < level < 1"):
-        separation_frequency(ring(3), ring(3), level=1.0)
+        separation_frequency(circulant(3), circulant(3), level=1.0)
+    none = Data(edge_index=torch.empty(2, 0, dtype=torch.int64), num_nodes=3)
+    with pytest.raises(ValueError, match="an edge in at least one of the graphs"):
+        random_feature_test(none, none)
+    with pytest.raises(ValueError, match=r"steps from 1 to nodes - 1, got 5, 1, \[5\]"):
+        circulant(5, (5,))

@@ -129,6 +129,8 @@ def test_a_wrong_weight_breaks_a_claim() -> None:
     sides = special_cases.gcn(GCNConv(IN, OUT).double(), x, edge_index)
     assert sides._replace(sir=1.01 * sides.sir).error() > 1e-4
     assert sides._replace(layer=1.01 * sides.layer).error() > 1e-4
+    for side in ("sir", "layer", "formula"):
+        assert not sides._replace(**{side: sides.formula * torch.nan}).error() < TOLERANCE
 
 
 def test_the_attention_takes_the_layer_itself_without_extras() -> None:

@@ -33,24 +33,35 @@ def rows() -> list[list[str]]:
     return [row for row in cells if row != HEAD and set("".join(row)) - {"-", ":"}]
 
 
-def laws() -> set[str]:
-    files = Path(__file__).parent.glob("test_*.py")
-    trees = [ast.parse(file.read_text("utf-8")) for file in files]
-    return {node.name for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)}
+def laws() -> dict[tuple[str, str], bool]:
+    """The tests of this folder, by name and file, and whether hypothesis draws their inputs."""
+    found = {}
+    for file in Path(__file__).parent.glob("test_*.py"):
+        for test in ast.parse(file.read_text("utf-8")).body:
+            if isinstance(test, ast.FunctionDef):
+                is_drawn = any(ast.unparse(entry).startswith("given(") for entry in test.decorator_list)
+                found[test.name, file.name] = is_drawn
+    return found
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
-def test_a_statement_has_a_function_and_a_law_that_exist(row: list[str]) -> None:
+def test_a_statement_links_to_a_function_and_a_law_that_exist(row: list[str]) -> None:
     assert len(row) == len(HEAD)
-    _, words, function, law, figure = row
-    functions = re.findall(r"`([A-Za-z_]\w*(?:\.\w+)*)`", function)
-    named = re.findall(r"`(test_\w+)`", law)
+    statement, words, function, law, figure = row
+    functions = re.findall(r"\[`([\w.]+)`\]\(#([\w.]+)\)", function)
+    named = re.findall(r"\[`(test_\w+)`\]\(\.\./\.\./tests/theory/(\w+\.py)\)", law)
     assert words
     assert functions
     assert named
-    for name in functions:
-        assert callable(attrgetter(name)(theory)), name
-    assert set(named) <= laws()
+    assert law.count("`test_") == len(named)
+    for name, path in functions:
+        target = attrgetter(name)(theory)
+        assert callable(target)
+        assert path == f"{target.__module__}.{target.__qualname__}"
+    known = laws()
+    assert set(named) <= set(known)
+    if statement.startswith(NUMBERED) and "counterexample" not in statement:
+        assert all(known[name] for name in named)
     assert figure == "" or re.fullmatch(r"\[\d\]\(figures\.md#[\w-]+\)(?:, \[\d\]\(figures\.md#[\w-]+\))*", figure)
 
 

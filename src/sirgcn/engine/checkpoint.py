@@ -29,18 +29,25 @@ class CheckpointError(RuntimeError):
 
 
 class Checkpoints:
-    """The checkpoints of one training, in a folder of its own."""
+    """The checkpoints of one training, in a folder of its own.
 
-    def __init__(self, folder: str | Path, keep: int = 2) -> None:
+    Args:
+        folder: where they are.
+        keep: how many.
+        of: the settings of the training, as JSON values; those of another training are not loaded. None: any are.
+    """
+
+    def __init__(self, folder: str | Path, keep: int = 2, of: Any = None) -> None:
         self.folder = Path(folder)
         self.keep = keep
+        self.of = json.loads(json.dumps(of))
 
     def save(self, state: dict[str, Any]) -> Path:
         """Write a state of JSON values, tensors, dicts (with text or int keys), lists and tuples; drop the oldest."""
         self.folder.mkdir(parents=True, exist_ok=True)
         number = max(self._numbers(), default=0) + 1
         tensors: dict[str, Tensor] = {}
-        body = {"format": FORMAT, "state": _flatten(state, tensors)}
+        body = {"format": FORMAT, "of": self.of, "state": _flatten(state, tensors)}
         data = dump_safetensors(tensors)
         body["tensors_sha256"] = hashlib.sha256(data).hexdigest()
         body["sha256"] = _digest(body)
@@ -56,13 +63,17 @@ class Checkpoints:
         return path
 
     def load(self) -> dict[str, Any] | None:
-        """The newest state that is whole, or None; one that is not is passed over with a warning."""
+        """The newest state that is whole and of this training, or None; others are passed over with a warning."""
         for number in sorted(self._numbers(), reverse=True):
             path = self.folder / f"{number:08d}.json"
             try:
-                return read(path)
+                of, state = read(path)
             except CheckpointError as error:
                 warnings.warn(f"{error}; the checkpoint before it is used, if there is one", stacklevel=2)
+                continue
+            if None in (of, self.of) or of == self.of:
+                return state
+            warnings.warn(f"{path}: of other settings or data; it is not used", stacklevel=2)
         return None
 
     def clear(self) -> None:
@@ -78,8 +89,8 @@ class Checkpoints:
         return [int(file.stem) for file in self.folder.glob("*.json") if file.stem.isdigit()]
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The state of one checkpoint, if every byte is as it was written."""
+def read(path: Path) -> tuple[Any, dict[str, Any]]:
+    """The settings of one checkpoint's training and its state, if every byte is as it was written."""
     try:
         body = json.loads(path.read_bytes())
         digest = body.pop("sha256")
@@ -93,7 +104,7 @@ def read(path: Path) -> dict[str, Any]:
                 f"{path.with_suffix('.safetensors')}: expected the content that was written, got another hash"
             )
         state: dict[str, Any] = _restore(body["state"], load_safetensors(data))
-        return state
+        return body.get("of"), state
     except CheckpointError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -2,20 +2,17 @@
 
 import re
 import tomllib
-import types
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal
+
+from sirgcn.engine.strict import ConfigError, changed, from_dict
 
 FOLDER = files("sirgcn") / "experiments"
 """The experiments that come with the package."""
-
-
-class ConfigError(ValueError):
-    """A setting that cannot be used: the file, the key, what was expected and what came."""
 
 
 @dataclass(frozen=True)
@@ -249,6 +246,13 @@ class Experiment:
             raise ConfigError(f'data: expected "random" for a complexity and for nothing else, got {self.data!r}')
         if self.kind == "runtime":
             self.model(self.timing.reference)
+        # What rows and the reduced form change is checked now, not when a run comes to it.
+        for is_reduced in (False, True):
+            if self.kind == "training":
+                for model in self.models:
+                    self.train_for(model, is_reduced)
+            else:
+                self.timing_for(is_reduced)
 
     def model(self, title: str) -> ModelConfig:
         """The row of that title."""
@@ -261,11 +265,11 @@ class Experiment:
     def train_for(self, model: ModelConfig, is_reduced: bool = False) -> TrainConfig:
         """The protocol for a row, full or reduced."""
         changes = {**model.train, **(self.reduced if is_reduced else {})}
-        return changed(self.train, changes, f"{self.name}: train")
+        return changed(self.train, changes, f"{model.title}: train")
 
     def timing_for(self, is_reduced: bool = False) -> TimingConfig:
         """How it is timed, in full or reduced."""
-        return changed(self.timing, self.reduced if is_reduced else {}, f"{self.name}: timing")
+        return changed(self.timing, self.reduced if is_reduced else {}, "reduced")
 
 
 def _named(kind: str, entries: Sequence[Any], title: str) -> Any:
@@ -285,27 +289,33 @@ def load(name: str | Path, overrides: Sequence[str] = ()) -> Experiment:
 
     One that is changed gets a name of its own and belongs to no table, so that its results stay apart.
     """
+    # Here, not above: the report knows experiments, and never loads torch.
+    from sirgcn.engine.network import check_names
+
     path = Path(name)
     if path.suffix == ".toml":
         if not path.is_file():
             raise ConfigError(f"{path}: there is no such file")
-        text, where = path.read_text(encoding="utf-8"), str(path)
+        content, where = path.read_bytes(), str(path)
     else:
         if str(name) not in names():
             near = get_close_matches(str(name), names(), 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"experiment: expected one of {', '.join(names())}, got {str(name)!r}{hint}")
-        text, where = (FOLDER / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml"
+            known = f"a .toml file or one of {', '.join(names())}"
+            raise ConfigError(f"experiment: expected {known}, got {str(name)!r}{hint}")
+        content, where = (FOLDER / f"{name}.toml").read_bytes(), f"{name}.toml"
     try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where}: {error}") from error
+        data = tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{where}: not TOML: {error}") from error
     for override in overrides:
         _override(data, override)
     if overrides:
         data |= {"name": re.sub(r"[^A-Za-z0-9.=_+-]+", "_", "+".join([path.stem, *overrides])), "table": None}
     _check_sections(data, where)
-    return from_dict(Experiment, {"name": path.stem, **data}, where)
+    experiment: Experiment = from_dict(Experiment, {"name": path.stem, **data}, where)
+    check_names(experiment, where)
+    return experiment
 
 
 _SECTIONS = {"training": ("train",), "runtime": ("timing",), "complexity": ("timing", "axes")}
@@ -321,77 +331,20 @@ def _check_sections(data: Mapping[str, Any], where: str) -> None:
             raise ConfigError(f"{where}: {section}: an experiment of the kind {kind} has none")
 
 
-def of_table(table: int) -> tuple[Experiment, ...]:
-    """All experiments of a table of the paper."""
-    found = tuple(experiment for name in names() if (experiment := load(name)).table == table)
-    if not found:
-        known = sorted({number for name in names() if (number := load(name).table) is not None})
+def of_table(table: int, overrides: Sequence[str] = ()) -> tuple[Experiment, ...]:
+    """All experiments of a table of the paper, changed by overrides."""
+    tables = {name: load(name).table for name in names()}
+    if table not in tables.values():
+        known = sorted({number for number in tables.values() if number is not None})
         raise ConfigError(f"table: expected one of {', '.join(map(str, known))}, got {table}")
-    return found
-
-
-def changed(config: Any, changes: Mapping[str, Any], where: str) -> Any:
-    """A dataclass with some of its fields changed, as strictly as it is read."""
-    hints = get_type_hints(type(config))
-    _check_keys(changes, hints, where)
-    return replace(config, **{key: _read(hints[key], value, f"{where}.{key}") for key, value in changes.items()})
-
-
-def from_dict(cls: Any, data: Mapping[str, Any], where: str) -> Any:
-    """A dataclass from TOML's or JSON's values: an unknown key, an absent one and a wrong type are refused by name."""
-    hints = get_type_hints(cls)
-    _check_keys(data, hints, where)
-    for entry in fields(cls):
-        if entry.default is MISSING and entry.default_factory is MISSING and entry.name not in data:
-            raise ConfigError(f"{where}: {entry.name} is not set")
-    values = {key: _read(hints[key], value, f"{where}: {key}") for key, value in data.items()}
-    try:
-        return cls(**values)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from error
-
-
-def _check_keys(data: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
-    for key in data:
-        if key not in known:
-            raise ConfigError(f"{where}: unknown key {key!r}; known are {', '.join(known)}")
-
-
-def _read(kind: Any, value: Any, where: str) -> Any:
-    origin, arguments = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return value
-    if is_dataclass(kind):
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{where}: expected a table, got {value!r}")
-        return from_dict(kind, value, where)
-    if origin is Literal:
-        if value not in arguments:
-            raise ConfigError(f"{where}: expected one of {', '.join(map(str, arguments))}, got {value!r}")
-        return value
-    if origin in (Union, types.UnionType):
-        # TOML has no null: a key that is None by default is left out, or set to "none".
-        if value in (None, "none") and type(None) in arguments:
-            return None
-        (kind,) = (argument for argument in arguments if argument is not type(None))
-        return _read(kind, value, where)
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise ConfigError(f"{where}: expected a list, got {value!r}")
-        return tuple(_read(arguments[0], entry, f"{where}[{i}]") for i, entry in enumerate(value))
-    if origin is dict:
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{where}: expected a table, got {value!r}")
-        return dict(value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ConfigError(f"{where}: expected {kind.__name__}, got {value!r}")
-    return value
+    return tuple(load(name, overrides) for name, number in tables.items() if number == table)
 
 
 def _override(data: dict[str, Any], override: str) -> None:
-    """Set `a.b=value` in nested tables; the value is TOML, or text where it is not."""
+    """Set `a.b=value` in nested tables; the value is TOML, or text where it is not.
+
+    What is set for all (`train.lr`) also takes the place of a row's own and of the reduced form's.
+    """
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"--set: expected KEY=VALUE such as train.lr=1e-3, got {override!r}")
@@ -400,8 +353,14 @@ def _override(data: dict[str, Any], override: str) -> None:
     except tomllib.TOMLDecodeError:
         value = text.strip()
     *path, last = key.strip().split(".")
+    table = data
     for step in path:
-        data = data.setdefault(step, {})
-        if not isinstance(data, dict):
+        table = table.setdefault(step, {})
+        if not isinstance(table, dict):
             raise ConfigError(f"--set {override}: {step} is not a table")
-    data[last] = value
+    table[last] = value
+    if path in (["train"], ["timing"]):
+        rows = data.get("models", []) if path == ["train"] else []
+        for own in (data.get("reduced"), *(row.get("train") for row in rows if isinstance(row, dict))):
+            if isinstance(own, dict) and last in own:
+                own[last] = value

@@ -203,15 +203,23 @@ class Trainer:
         loss = self._training_loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        self._penalise()
-        if self.config.clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
         value = loss.item()
         if not math.isfinite(value):
             self._refuse(f"the loss is {value}")
+        self._penalise()
+        if self.config.clip is not None:
+            self._clip(self.config.clip)
         self.optimizer.step()
         self.state.loss_sum += value * len(batch.y)
         self.state.loss_rows += len(batch.y)
+
+    def _clip(self, norm: float) -> None:
+        grads = [p.grad for p in self.model.parameters() if p.grad is not None]
+        total = nn.utils.get_total_norm(grads)
+        # Before it is divided by, which would spread it to all parameters.
+        if not math.isfinite(total):
+            self._refuse(f"the norm of the gradient is {total:g}")
+        nn.utils.clip_grads_with_norm_(self.model.parameters(), norm, total)
 
     @torch.no_grad()
     def _penalise(self) -> None:
@@ -227,7 +235,7 @@ class Trainer:
         """Evaluate, note, schedule, select, stop, save."""
         state, config = self.state, self.config
         if any(not torch.isfinite(p).all() for p in self.model.parameters()):
-            self._refuse("a weight is not finite")
+            self._refuse("a weight is not finite", f"after step {state.step}")
         found = self.evaluate(*(("train", "val") if self.needs_train_loss else ("val",)))
         train_loss, train = found.get("train", (None, None))
         val_loss, val = found.get("val", (None, None))
@@ -298,12 +306,13 @@ class Trainer:
         self.generator.set_state(self.order)
         return self.task.batches("train", self.config.batch_size, self.split, self.generator, start=self.state.step)
 
-    def _refuse(self, what: str) -> None:
+    def _refuse(self, what: str, step: str | None = None) -> None:
+        step = step or f"step {self.state.step + 1}"
         bad = [name for name, p in self.model.named_parameters() if not torch.isfinite(p).all()]
         grads = [
             name for name, p in self.model.named_parameters() if p.grad is not None and not torch.isfinite(p.grad).all()
         ]
-        where = f"epoch {self.state.epoch + 1}, step {self.state.step + 1}"
+        where = f"epoch {self.state.epoch + 1}, {step}"
         named = f"; not finite: {', '.join(bad[:5])}" if bad else ""
         named += f"; gradients that are not finite: {', '.join(grads[:5])}" if grads else ""
         raise NotFinite(f"{where}: {what}{named or '; all weights are finite'}")

@@ -1,14 +1,17 @@
 """Where a model meets data: the network that a task and an experiment ask for."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from sirgcn.data.catalog import find as find_dataset
+from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
-from sirgcn.engine.experiment import ConfigError, Experiment, ModelConfig
+from sirgcn.engine.experiment import Experiment, ModelConfig
+from sirgcn.engine.strict import ConfigError
 from sirgcn.nn import PRESETS, SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, width_for_budget
 from sirgcn.nn.convs import find_conv
 from sirgcn.nn.networks import find_network, make_network
@@ -34,6 +37,45 @@ class EdgeNet(nn.Module):
         source, target = edge_label_index
         out: Tensor = self.scorer(torch.cat([h[target], h[source]], dim=-1))
         return out
+
+
+# Presets that depend on the column's options or on the data, besides those of the table.
+_MADE = ("schema", "dictionary_lookup", "hetero_edge_count")
+
+
+def check_names(experiment: Experiment, where: str) -> None:
+    """Refuse a data set, preset, convolution, network or option that is not known, by its key and with those that are.
+
+    `where` is the file. What an option's value may be is checked where the data are read and the model is built.
+    """
+    if experiment.kind != "complexity":
+        own = experiment.data == "tables"
+        options = tuple(inspect.signature(load_tables).parameters) if own else _dataset_options(experiment, where)
+        for place, column in enumerate(experiment.columns):
+            _check_known(column.options, options, f"{where}: columns[{place}]: options")
+        _check_known([experiment.preset], (*_MADE, *PRESETS), f"{where}: preset")
+    for place, model in enumerate(experiment.models):
+        row = f"{where}: models[{place}]"
+        try:
+            options = (find_conv(model.conv) if model.network is None else find_network(model.network)).options
+        except ValueError as error:
+            raise ConfigError(f"{row}: {error}") from error
+        if model.network is None and experiment.kind != "complexity":
+            options = tuple(inspect.signature(SIRNet).parameters)
+        _check_known(model.options, options, f"{row}: options")
+
+
+def _dataset_options(experiment: Experiment, where: str) -> tuple[str, ...]:
+    try:
+        return tuple(find_dataset(experiment.data).options)
+    except ValueError as error:
+        raise ConfigError(f"{where}: data: {str(error).removeprefix('name: ')}") from error
+
+
+def _check_known(names: Iterable[str], known: Sequence[str], where: str) -> None:
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"{where}: expected one of {', '.join(known)}, got {name!r}")
 
 
 def arguments(task: Task) -> dict[str, Any]:
@@ -146,7 +188,5 @@ def _preset(experiment: Experiment, model: ModelConfig, task: Task, options: dic
         return dictionary_lookup_preset(options["n"], conv=model.conv)
     if experiment.preset == "hetero_edge_count":
         return hetero_edge_count_preset(options["c"], conv=model.conv)
-    if experiment.preset not in PRESETS:
-        known = ("schema", "dictionary_lookup", "hetero_edge_count", *PRESETS)
-        raise ConfigError(f"preset: expected one of {', '.join(known)}, got {experiment.preset!r}")
+    _check_known([experiment.preset], (*_MADE, *PRESETS), f"{experiment.name}: preset")
     return PRESETS[experiment.preset]

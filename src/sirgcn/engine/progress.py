@@ -48,7 +48,8 @@ class Progress:
         else:
             self.finished += 1
             self.bars.remove_task(self.tasks.pop(run))
-            self.console.print(f"[{self.finished}/{self.total}] {event}: {run}{_result(detail)}", markup=False)
+            told = f"[{self.finished}/{self.total}] {event}: {run}{_result(detail)}"
+            self.console.print(told, markup=False, highlight=False, soft_wrap=True)
 
     def _epoch(self, run: Run, row: dict[str, Any]) -> None:
         note = f"loss {row['step_loss']:.4g}"
@@ -64,7 +65,7 @@ class Progress:
 
     def _line(self, text: str) -> None:
         if not self.console.is_terminal:
-            self.console.print(text, markup=False)
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _result(record: dict[str, Any]) -> str:

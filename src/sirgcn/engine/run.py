@@ -1,19 +1,12 @@
-"""One run, and many: what `sirgcn reproduce` does."""
+"""One run: planned, skipped when finished, made in this process, recorded."""
 
-import contextlib
 import json
-import multiprocessing
-import os
 import re
-import signal
-import sys
 import time
 import traceback
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,10 +22,10 @@ from sirgcn.engine.experiment import Experiment
 from sirgcn.engine.loop import Interrupted, Trainer
 from sirgcn.engine.network import build
 from sirgcn.engine.runtime import time_growth, time_inference
+from sirgcn.engine.strict import ConfigError
+from sirgcn.ops.aggregate import choose_backend
 
 DONE, FAILED, PAUSED = "done", "failed", "paused"
-# What a worker's exit code says.
-_CODES = {0: DONE, 1: FAILED, 3: PAUSED}
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,11 +113,18 @@ def plan(
     seeds: Sequence[int] | None = None,
     reduced: bool = False,
 ) -> list[Run]:
-    """The runs of an experiment, seed by seed, so that what is interrupted leaves whole rows of few seeds."""
-    rows = [experiment.model(title).title for title in models or [model.title for model in experiment.models]]
-    titles = [experiment.column(title).title for title in columns or [column.title for column in experiment.columns]]
+    """The runs of an experiment, seed by seed, so that what is interrupted leaves whole rows of few seeds.
+
+    None takes all models, all columns, and the seeds of the experiment.
+    """
+    if reduced and not experiment.reduced:
+        raise ConfigError(f"{experiment.name}: reduced: expected a section [reduced] that says how, got none")
+    rows = [row.title for row in (experiment.models if models is None else map(experiment.model, models))]
+    titles = [entry.title for entry in (experiment.columns if columns is None else map(experiment.column, columns))]
     chosen = range(experiment.seeds) if seeds is None else seeds
-    return [Run(experiment, column, row, seed, reduced) for seed in chosen for column in titles for row in rows]
+    # Asked for twice is made once.
+    cells = dict.fromkeys((seed, column, row) for seed in chosen for column in titles for row in rows)
+    return [Run(experiment, column, row, seed, reduced) for seed, column, row in cells]
 
 
 def unfinished(runs: Sequence[Run], settings: Settings) -> list[Run]:
@@ -146,9 +146,11 @@ def expected_seconds(runs: Sequence[Run], settings: Settings) -> tuple[float, in
     Of an epoch, times the epochs, or of a whole timing. A cell without a record counts as the longest of the same
     experiment.
     """
-    total, unknown = 0.0, 0
+    total, unknown, known = 0.0, 0, dict[str, list[dict[str, Any]]]()
     for run in runs:
-        found = records.read(settings.file(run.experiment))
+        if run.experiment.name not in known:
+            known[run.experiment.name] = records.read(settings.file(run.experiment))
+        found = known[run.experiment.name]
         is_training = run.experiment.kind == "training"
         cost = "seconds_per_epoch" if is_training else "seconds"
         same = [r for r in found if (r["column"], r["model"]) == (run.column, run.model) and r.get(cost)]
@@ -213,23 +215,19 @@ def execute_together(
         status = FAILED
         found = [{"status": FAILED, "error": str(error), "traceback": traceback.format_exc()}] * len(runs)
     for run, fields in zip(runs, found, strict=True):
-        record = _header(run) | fields
+        record = header(run) | fields
         records.append(settings.file(run.experiment), record)
         if status == DONE:
-            _checkpoints(run, settings).clear()
+            Checkpoints(_folder(run, settings)).clear()
         tell(run, status, record)
     return status
 
 
 def _folder(run: Run, settings: Settings) -> Path:
-    return settings.work / run.experiment.name / run.slug
+    return settings.work / run.experiment.name / run.slug / "checkpoints"
 
 
-def _checkpoints(run: Run, settings: Settings) -> Checkpoints:
-    return Checkpoints(_folder(run, settings) / "checkpoints")
-
-
-def _header(run: Run) -> dict[str, Any]:
+def header(run: Run) -> dict[str, Any]:
     names = dict(zip(records.KEY, run.key, strict=True))
     model, experiment = run.experiment.model(run.model), run.experiment
     return {
@@ -268,15 +266,21 @@ def _timed(runs: Sequence[Run], settings: Settings, should_stop: Callable[[], bo
 
 
 def _environment(device: str) -> dict[str, Any]:
-    return environment() | {"git": commit(), "device": device, "threads": torch.get_num_threads()}
+    return environment() | {
+        "git": commit(),
+        "device": device,
+        "backend": choose_backend(None, torch.device(device)),
+        "threads": torch.get_num_threads(),
+    }
 
 
 def _train(
     run: Run, settings: Settings, tell: Callable[[str, dict[str, Any]], None], should_stop: Callable[[], bool]
 ) -> dict[str, Any]:
     experiment, model = run.experiment, run.experiment.model(run.model)
-    log, checkpoints = _Log(_folder(run, settings) / "log.jsonl", tell), _checkpoints(run, settings)
-    task = _load(run, settings)
+    folder, task = _folder(run, settings), _load(run, settings)
+    data = {"name": task.name, "version": task.version, "sha256": task.graphs.sha256()}
+    log, checkpoints = _Log(folder.with_name("log.jsonl"), tell), Checkpoints(folder, of=[run.config, data])
     torch.manual_seed(run.seed)
     network = build(experiment, model, task, experiment.column(run.column).options)
     config = experiment.train_for(model, run.reduced)
@@ -295,132 +299,10 @@ def _train(
         "peak_memory_mb": peak_memory_mb(),
         "parameters": sum(p.numel() for p in network.parameters()),
         "weights_sha256": weights_sha256(network),
-        "data": {"name": task.name, "version": task.version, "sha256": task.graphs.sha256()},
+        "data": data,
         "environment": _environment(str(trainer.device)),
         # Six digits are enough for a curve; the metrics and the hash of the weights are exact.
         "history": [
             {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in row.items()} for row in outcome.history
         ],
     }
-
-
-def run_all(runs: Sequence[Run], settings: Settings, jobs: int = 1, reports: Sequence[Report] = ()) -> dict[Run, str]:
-    """Make the runs in processes of their own, `jobs` at a time, and give the outcome of each.
-
-    Runs that are timed side by side share a process, and no other of these runs meanwhile. A run that fails, or whose
-    process is killed, is recorded and does not stop the others. At the deadline, at Ctrl-C and at SIGTERM the runs at
-    work save their state and no new one begins: those are PAUSED.
-    """
-    timed = [run.experiment.name for run in runs if run.experiment.kind != "training"]
-    if timed and jobs > 1:
-        raise ValueError(f"jobs: expected 1 for {timed[0]}, whose runs are timed, got {jobs}")
-    groups: dict[tuple[Any, ...], list[Run]] = {}
-    for run in runs:
-        groups.setdefault(run.side_by_side, []).append(run)
-    outcome: dict[Run, str] = {}
-    with _signals() as asked:
-        waiting, active = deque(groups.values()), list[_Worker]()
-        while waiting or active:
-            late = asked() or (settings.deadline is not None and time.time() >= settings.deadline)
-            while waiting and len(active) < jobs and not late:
-                active.append(_Worker(waiting.popleft(), settings))
-                for run in active[-1].runs:
-                    _tell(reports, run, "start", {})
-            if late:
-                outcome |= {run: PAUSED for group in waiting for run in group}
-                waiting.clear()
-                if asked():
-                    for worker in active:
-                        worker.stop()
-            wait([end for worker in active for end in worker.ends], timeout=0.2)
-            for worker in list(active):
-                for run, event, detail in worker.messages():
-                    _tell(reports, run, event, detail)
-                if not worker.process.is_alive():
-                    active.remove(worker)
-                    status = worker.finish(settings)
-                    outcome |= dict.fromkeys(worker.runs, status)
-                    for run in worker.runs if status == PAUSED or worker.was_killed else ():
-                        _tell(reports, run, status, {})
-    return outcome
-
-
-def _tell(reports: Sequence[Report], run: Run, event: str, detail: dict[str, Any]) -> None:
-    for report in reports:
-        report(run, event, detail)
-
-
-class _Worker:
-    """A process that makes one run, or those that are timed side by side."""
-
-    def __init__(self, runs: list[Run], settings: Settings) -> None:
-        # A server that has loaded torch forks a process for each run, where there is fork.
-        methods = multiprocessing.get_all_start_methods()
-        context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-        if "forkserver" in methods:
-            context.set_forkserver_preload([__name__])
-        self.runs = runs
-        self.receiver, sender = context.Pipe(duplex=False)
-        self.process = context.Process(target=_work, args=(runs, settings, sender))  # type: ignore[attr-defined]
-        self.process.start()
-        sender.close()
-        self.was_killed = False
-
-    @property
-    def ends(self) -> list[Any]:
-        return [self.process.sentinel] if self.receiver.closed else [self.process.sentinel, self.receiver]
-
-    def messages(self) -> Iterator[tuple[Run, str, dict[str, Any]]]:
-        try:
-            while not self.receiver.closed and self.receiver.poll():
-                place, event, detail = self.receiver.recv()
-                yield self.runs[place], event, detail
-        except EOFError:
-            self.receiver.close()
-
-    def stop(self) -> None:
-        if self.process.is_alive():
-            self.process.terminate()
-
-    def finish(self, settings: Settings) -> str:
-        self.process.join()
-        code = self.process.exitcode
-        if code in _CODES:
-            return _CODES[code]
-        self.was_killed = True
-        why = f"the process ended with {'signal' if code and code < 0 else 'code'} {abs(code or 0)}"
-        for run in self.runs:
-            record = _header(run) | {"status": FAILED, "error": why, "traceback": why}
-            records.append(settings.file(run.experiment), record)
-        return FAILED
-
-
-def _work(runs: list[Run], settings: Settings, sender: Connection) -> None:
-    with _signals() as asked:
-
-        def tell(run: Run, event: str, detail: dict[str, Any]) -> None:
-            # The history is in the record; whoever looks on has gone perhaps.
-            with contextlib.suppress(OSError):
-                kept = {key: value for key, value in detail.items() if key != "history"}
-                sender.send((runs.index(run), event, kept))
-
-        status = execute_together(runs, settings, tell, asked)
-    sys.exit(next(code for code, name in _CODES.items() if name == status))
-
-
-class _signals:
-    """Notes Ctrl-C and SIGTERM instead of dying of them; the second Ctrl-C ends the process."""
-
-    def __enter__(self) -> Callable[[], bool]:
-        self.came = False
-        self.before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
-        return lambda: self.came
-
-    def _note(self, number: int, frame: Any) -> None:
-        if self.came and number == signal.SIGINT:
-            os._exit(130)
-        self.came = True
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)

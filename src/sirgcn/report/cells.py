@@ -9,8 +9,8 @@ from functools import cached_property
 from statistics import fmean, median, stdev
 from typing import Literal
 
-from sirgcn.engine.experiment import ConfigError
 from sirgcn.engine.experiment import names as packaged
+from sirgcn.engine.strict import ConfigError
 from sirgcn.report.claims import Claim, Column, Kind, Row, Table, exponents, load_claims
 from sirgcn.report.runs import Run, as_number
 

@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sirgcn.engine.experiment import ConfigError, Experiment
+from sirgcn.engine.experiment import Experiment
+from sirgcn.engine.strict import ConfigError
 
 FORMAT = 1
 FILE = Path("theory") / "collisions.json"

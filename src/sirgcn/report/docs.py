@@ -8,6 +8,7 @@
 | `<!-- results: reading 1 -->` | what our figures of a table of the paper say beside it |
 | `<!-- results: models -->` | the models that a row of an experiment can name |
 | `<!-- results: collisions -->` | which neighbourhoods the models of Table 1 confuse |
+| `<!-- results: separation -->` | how often random features tell apart what 1-WL cannot |
 
 Each ends with `<!-- /results -->`.
 """
@@ -16,7 +17,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from sirgcn.engine.experiment import ConfigError
+from sirgcn.engine.strict import ConfigError
 from sirgcn.report.cells import Comparison
 from sirgcn.report.runtimes import reading
 from sirgcn.report.scores import score_reading

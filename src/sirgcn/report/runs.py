@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from sirgcn.engine.experiment import ConfigError, from_dict
 from sirgcn.engine.records import FORMAT, read
+from sirgcn.engine.strict import ConfigError, from_dict
 
 
 @dataclass(frozen=True)

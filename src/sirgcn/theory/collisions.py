@@ -53,9 +53,10 @@ class Collisions:
         return self.found
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures as JSON values, without the pairs."""
+        """The figures as JSON values, without the pairs; without a separated pair, the closest one is None."""
         found = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "pairs"}
-        return found | {"thresholds": list(self.thresholds)}
+        closest = self.closest_separated if self.separated else None
+        return found | {"thresholds": list(self.thresholds), "closest_separated": closest}
 
     def __repr__(self) -> str:
         lines = [
@@ -124,7 +125,7 @@ def collisions(
     if limit < 2 or keep < 1:
         raise ValueError(f"limit, keep: expected at least 2 nodes and 1 pair, got {limit} and {keep}")
     neighbors = as_neighbors(graph, len(x), len(x))
-    chosen = torch.arange(len(x), device=x.device)[slice(None) if nodes is None else nodes]
+    chosen = torch.arange(len(x), device=x.device)[slice(None) if nodes is None else nodes].unique()
     outputs, groups = _outputs_and_groups(layer, x, neighbors, features, chosen, context)
     state = _Tally(keep, separation)
     generator = torch.Generator().manual_seed(seed)

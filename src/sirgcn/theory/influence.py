@@ -12,11 +12,11 @@ from torch_geometric.utils import degree, scatter
 
 Layer = Callable[[Tensor, Tensor], Tensor]
 
-_REDUCE = {"sum": "sum", "mean": "mean", "max": "max", "min": "min"}
+_SHIFTED = ("sum", "mean", "max", "min")
 MOMENTS = {"std": 2, "skewness": 3, "kurtosis": 4}
 """PNA's aggregators of central moments, by their order."""
 
-PNA_AGGREGATORS = (*_REDUCE, *MOMENTS)
+PNA_AGGREGATORS = (*_SHIFTED, *MOMENTS)
 """The aggregators of `pna_query_influence`."""
 
 
@@ -55,7 +55,7 @@ def pna_query_influence(
     bias, keys = x @ query.T, x @ key.T
     num_neighbors = degree(target, x.size(0), dtype=x.dtype)
     shift = torch.zeros_like(bias)
-    if aggregator in _REDUCE:
+    if aggregator in _SHIFTED:
         shift = num_neighbors[:, None] * bias if aggregator == "sum" else bias
     with_query = _aggregate(aggregator, keys[source] + bias[target], target, x.size(0))
     without = _aggregate(aggregator, keys[source], target, x.size(0))
@@ -64,8 +64,8 @@ def pna_query_influence(
 
 
 def _aggregate(aggregator: str, messages: Tensor, target: Tensor, num_nodes: int) -> Tensor:
-    if aggregator in _REDUCE:
-        return scatter(messages, target, dim_size=num_nodes, reduce=_REDUCE[aggregator])
+    if aggregator in _SHIFTED:
+        return scatter(messages, target, dim_size=num_nodes, reduce=aggregator)
     mean = scatter(messages, target, dim_size=num_nodes, reduce="mean")
     order = MOMENTS[aggregator]
     moment = scatter((messages - mean[target]) ** order, target, dim_size=num_nodes, reduce="mean")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from sirgcn.nn.adjacency import Graph, as_neighbors
 from sirgcn.ops import Neighbors, sir_aggregate, tiled_aggregate
 from sirgcn.ops.neighbors import check_reduce
-from sirgcn.theory.pseudometrics import Features, Pseudometric, row_distances
+from sirgcn.theory.pseudometrics import Features, Pseudometric, floating, row_distances
 
 # Entries of a block of distances, or of features: 32 MB in float64.
 _BLOCK = 2**22
@@ -39,7 +39,7 @@ def kernel_distance(d: Pseudometric, first: Tensor, second: Tensor, query: Tenso
     d.check_query(query)
     if d.features is not None:
         g = d.features
-        return (hash_multiset(g, first, query) - hash_multiset(g, second, query)).norm(dim=-1)
+        return floating(hash_multiset(g, first, query) - hash_multiset(g, second, query)).norm(dim=-1)
     cross, own, other = (_sum_of_squares(d, *pair, query) for pair in ((first, second), (first, first), (second,) * 2))
     return _root(cross, own, other, first.size(-2))
 
@@ -145,6 +145,8 @@ def members(neighbors: Neighbors, nodes: Tensor) -> Tensor:
 def distance_matrix(d: Pseudometric, rows: Tensor, query: Tensor | None = None) -> Tensor:
     """D between every two of B multisets `[B, n, F]` under one query `[Q]`, `[B, B]`."""
     _check_multisets(rows, rows)
+    if rows.dim() != 3:
+        raise ValueError(f"rows: expected multisets [B, n, channels], got shape {list(rows.shape)}")
     places = torch.arange(rows.size(0) * rows.size(1), device=rows.device).view(rows.shape[:2])
     return MultisetDistances(d, rows.flatten(0, 1), places, query).block(slice(None), slice(None))
 
@@ -244,6 +246,7 @@ def fourier_distance(
         raise ValueError(
             f"expected scale > 0, num_features >= 2 and 0 < risk < 1, got {scale}, {num_features} and {risk}"
         )
+    first, second = floating(first), floating(second)
     frequencies = torch.randn(first.size(-1), num_features, generator=generator, dtype=torch.float64) / scale
     frequencies = frequencies.to(first)
     sums = [_waves(rows, frequencies) for rows in (first, second)]
@@ -304,3 +307,5 @@ def _check_multisets(first: Tensor, second: Tensor) -> None:
             f"second: expected a multiset of {first.size(-2)} elements as the first has, got {second.size(-2)}: "
             "D is defined between multisets of equal size"
         )
+    if first.size(-1) != second.size(-1):
+        raise ValueError(f"second: expected {first.size(-1)} channels as the first has, got {second.size(-1)}")

@@ -5,6 +5,7 @@ dimensions are batches. A contextual one, :math:`d(x, y; h_u)`, is called as `d(
 be :math:`\lVert g(x) - g(y) \rVert`, its `features` is g. Use float64: squares of distances lose half of the digits.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,11 +67,11 @@ class Pseudometric:
             raise ValueError(f"query: {self.name} is not contextual and expects None, got {list(query.shape)}")
 
     def __rmul__(self, factor: float) -> "Pseudometric":
-        """`a * d` for a > 0."""
+        """`a * d` for a finite a > 0."""
         if not isinstance(factor, (int, float)):
             return NotImplemented
-        if not factor > 0:
-            raise ValueError(f"a * d: expected a > 0 (Remark 1), got {factor}")
+        if not 0 < factor < math.inf:
+            raise ValueError(f"a * d: expected a finite a > 0 (Remark 1), got {factor}")
         g = self.features
         return Pseudometric(
             f"{factor:g} * {self.name}",
@@ -97,7 +98,7 @@ class Pseudometric:
         )
 
     def __pow__(self, exponent: float) -> "Pseudometric":
-        """`d ** p` for 0 < p <= 1; above 1 the triangle inequality fails."""
+        """`d ** p` for 0 < p <= 1; above 1 the triangle inequality need not hold."""
         if not 0 < exponent <= 1:
             raise ValueError(f"d ** p: expected 0 < p <= 1 (Remark 1), got {exponent}")
         if exponent == 1:
@@ -199,8 +200,16 @@ def table_distance(distances: Tensor, name: str = "table") -> Pseudometric:
     squares = distances.square()
 
     def squared(x: Tensor, y: Tensor, query: Tensor | None) -> Tensor:
-        if x.size(-1) != 1 or x.is_floating_point():
-            raise ValueError(f"x: {name} expects one column of integers, got {x.dtype} with {x.size(-1)} columns")
+        for side, rows in (("x", x), ("y", y)):
+            if rows.size(-1) != 1 or rows.is_floating_point():
+                raise ValueError(
+                    f"{side}: {name} expects one column of integers, got {rows.dtype} with {rows.size(-1)} columns"
+                )
+            outside = rows[(rows < 0) | (rows >= len(squares))]
+            if outside.numel():
+                raise ValueError(
+                    f"{side}: {name} expects categories from 0 to {len(squares) - 1}, got {int(outside[0])}"
+                )
         return squares[x, y.transpose(-1, -2)]
 
     return Pseudometric(name, squared)
@@ -214,7 +223,7 @@ def manhattan() -> Pseudometric:
     """
 
     def squared(x: Tensor, y: Tensor, query: Tensor | None) -> Tensor:
-        return torch.cdist(_floating(x), _floating(y), p=1).square()
+        return torch.cdist(floating(x), floating(y), p=1).square()
 
     return Pseudometric("manhattan", squared)
 
@@ -311,10 +320,11 @@ def row_distances(x: Tensor, y: Tensor) -> Tensor:
 
     Differences first: through a matrix product two close rows would lose all their digits.
     """
-    return torch.cdist(_floating(x), _floating(y), compute_mode="donot_use_mm_for_euclid_dist")
+    return torch.cdist(floating(x), floating(y), compute_mode="donot_use_mm_for_euclid_dist")
 
 
-def _floating(x: Tensor) -> Tensor:
+def floating(x: Tensor) -> Tensor:
+    """x itself, or in float64 if it holds integers."""
     return x if x.is_floating_point() else x.double()
 
 

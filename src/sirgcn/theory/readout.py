@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sirgcn.nn import SIRReadout, VirtualNode
 from sirgcn.theory.multisets import distance_matrix
-from sirgcn.theory.pseudometrics import Pseudometric, feature_distance
+from sirgcn.theory.pseudometrics import Pseudometric, feature_distance, observed
 
 
 class ReadoutSides(NamedTuple):
@@ -29,10 +29,14 @@ def readout_pseudometric(readout: SIRReadout, has_context: bool = False) -> Pseu
     """
     if not has_context:
         return feature_distance(readout.network, "readout")
-    return feature_distance(lambda x, state: readout.network(x + state.unsqueeze(-2)), "readout", contextual=True)
+
+    def in_context(x: Tensor, state: Tensor) -> Tensor:
+        with observed(readout):
+            return readout.network(x + state.unsqueeze(-2))
+
+    return feature_distance(in_context, "readout", contextual=True)
 
 
-@torch.no_grad()
 def readout_distances(
     readout: SIRReadout,
     x: Float[Tensor, "nodes features"],
@@ -49,7 +53,7 @@ def readout_distances(
     D is the double sum of Eq. 6 over the nodes with their graphs' contexts, with
     :math:`d((h, z), (h', z')) = \lVert r(h; z) - r(h'; z') \rVert`; where two graphs share their context it is the
     contextual :math:`D(\cdot, \cdot; z_G)`, and without a virtual node z is 0. A readout that takes the mean over n
-    nodes gives D / n.
+    nodes gives D / n. All modules are looked at in eval mode.
 
     Args:
         readout: R, with MLP_R for r.
@@ -65,16 +69,16 @@ def readout_distances(
         raise ValueError("batch: expected the nodes of a graph side by side, graph after graph")
     if virtual_node is None and state is not None:
         raise ValueError("state: expected None without a virtual node")
-    context = torch.zeros(len(sizes), x.size(1), dtype=x.dtype)
-    seen = x
-    if virtual_node is not None:
-        context = virtual_node.start(len(sizes)) if state is None else state
-        seen = virtual_node.spread(x, context, batch)
-    found = readout(seen, batch, dim_size=len(sizes))
     width = x.size(1)
     d = feature_distance(lambda rows: readout.network(rows[..., :width] + rows[..., width:]), "readout")
-    # Without its features a pseudometric is summed as Eq. 6 has it: the other side is a sum of features already.
-    rows = torch.cat([x, context[batch]], dim=1).unflatten(0, (len(sizes), -1))
-    distance = distance_matrix(replace(d, features=None), rows)
+    with observed(readout, virtual_node):
+        context, seen = x.new_zeros(len(sizes), width), x
+        if virtual_node is not None:
+            context = virtual_node.start(len(sizes)) if state is None else state
+            seen = virtual_node.spread(x, context, batch)
+        found = readout(seen, batch, dim_size=len(sizes))
+        # Without its features a pseudometric is summed as Eq. 6 has it: the other side is a sum of features already.
+        rows = torch.cat([x, context[batch]], dim=1).unflatten(0, (len(sizes), -1))
+        distance = distance_matrix(replace(d, features=None), rows)
     scale = int(sizes[0]) if readout.aggr == "mean" else 1
     return ReadoutSides((found[:, None] - found).norm(dim=-1), distance / scale)

@@ -8,12 +8,39 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
 
 from sirgcn.nn import SIRGCN, RandomFeatures, SIRReadout
 from sirgcn.theory.wl import count_nodes, joined
 
 THRESHOLD = 1e-9
 """Two outputs count as different above this relative distance: rounding gives 1e-15, and what 1-WL separates more."""
+
+
+def circulant(nodes: int, steps: Sequence[int] = (1,), copies: int = 1) -> Data:
+    """Rings of so many nodes, each joined to the one so many steps ahead; with steps 1 and k it is CSL(nodes, k).
+
+    All nodes have one degree and no features, so that 1-WL tells no two of these graphs apart that agree in it and in
+    the number of nodes.
+    """
+    if nodes < 3 or copies < 1 or not steps or not all(0 < step < nodes for step in steps):
+        raise ValueError(
+            f"expected at least 3 nodes, 1 copy and steps from 1 to nodes - 1, got {nodes}, {copies}, {list(steps)}"
+        )
+    node = torch.arange(nodes)
+    ring = torch.cat([torch.stack([node, (node + step) % nodes]) for step in steps], dim=1)
+    edges = torch.cat([ring + copy * nodes for copy in range(copies)], dim=1)
+    return Data(edge_index=to_undirected(edges), num_nodes=nodes * copies)
+
+
+def equal_for_wl() -> dict[str, tuple[Data, Data]]:
+    """Pairs of graphs that are not isomorphic and that 1-WL cannot tell apart, by name."""
+    return {
+        "a hexagon and two triangles": (circulant(6), circulant(3, copies=2)),
+        "an octagon and two squares": (circulant(8), circulant(4, copies=2)),
+        "CSL(11, 2) and CSL(11, 3)": (circulant(11, (1, 2)), circulant(11, (1, 3))),
+        "CSL(41, 2) and CSL(41, 9)": (circulant(41, (1, 2)), circulant(41, (1, 9))),
+    }
 
 
 class RandomSIRGCN(nn.Module):
@@ -141,11 +168,14 @@ def random_feature_test(
     .. math::
         T^2 = (\bar h_1 - \bar h_2)^\top \bigl(\tfrac{1}{m} S_1 + \tfrac{1}{m} S_2\bigr)^{-1} (\bar h_1 - \bar h_2)
 
-    over m draws each, the p-value is that of a chi-square with `channels` degrees of freedom.
+    over m draws each, the p-value is that of a chi-square with `channels` degrees of freedom. Where no node has a
+    neighbour, no random feature arrives and there is nothing to compare.
     """
     if draws <= 10 * channels:
         raise ValueError(f"draws: expected more than 10 for each of {channels} channels, got {draws}")
     together = joined(one, other)
+    if layers and not together.edge_index.numel():
+        raise ValueError("one, other: expected an edge in at least one of the graphs, got none")
     x = as_features(together.x, together.num_nodes).expand(draws, -1, -1)
     x = RandomFeatures(seed=seed)(x)
     samples = RandomSIRGCN(x.size(-1), layers, channels, seed)(x, together.edge_index, together.batch).unbind(-2)

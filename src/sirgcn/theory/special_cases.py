@@ -1,4 +1,4 @@
-r"""Section 4 as functions: what SIR-GCN is with other parameters, and what the query can do in PNA.
+r"""Section 4 as functions: what SIR-GCN is with other parameters (of PNA speaks `influence`).
 
 Each claim takes a layer of PyG and a graph, and gives its `Sides`: the output of SIR-GCN with the parameters that the
 paper names, the output of the layer, and the paper's formula in dense matrices, with :math:`A_{uv}` the number of edges
@@ -33,8 +33,9 @@ class Sides(NamedTuple):
         if not self.formula.numel():
             return 0.0
         sir, layer, formula = (side.detach() for side in self)
-        scale = max(1.0, float(formula.abs().max()))
-        return max(float((side - formula).abs().max()) for side in (sir, layer)) / scale
+        # Of tensors, whose maximum is nan where a side is; Python's would hide it.
+        apart = torch.stack([sir - formula, layer - formula]).abs().max()
+        return float(apart / formula.abs().max().clamp(min=1))
 
 
 def gcn(conv: GCNConv, x: X, edge_index: EdgeIndex) -> Sides:
