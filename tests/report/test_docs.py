@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sirgcn.engine.strict import ConfigError
-from sirgcn.report import collisions, compare, read_runs, render_docs, write_docs
+from sirgcn.report import collisions, compare, read_runs, render_docs, separation, write_docs
 from tests.report.fake import folder
 
 ROOT = Path(__file__).parents[2]
@@ -18,9 +18,11 @@ MARKED = [page for page in PAGES if "<!-- results:" in page.read_text("utf-8")]
 def test_a_page_and_the_records_agree(page: Path) -> None:
     text = page.read_text("utf-8")
     results = ROOT / "results"
-    found = render_docs(
-        text, compare(read_runs(results)), {"collisions": collisions.markdown(collisions.read_record(results))}
-    )
+    texts = {
+        "collisions": collisions.markdown(collisions.read_record(results)),
+        "separation": separation.markdown(separation.read_record(results)),
+    }
+    found = render_docs(text, compare(read_runs(results)), texts)
     assert found == text, f"write it anew: sirgcn report --docs {page.relative_to(ROOT)}"
 
 
