@@ -380,7 +380,8 @@ def figures(
     _show(("figure", "caption", "written"), rows, as_json)
 
 
-@app.command()
+# Options that are not known here go to the other command as they are.
+@app.command(context_settings={"ignore_unknown_options": True})
 def bench(
     arguments: Annotated[
         list[str] | None, typer.Argument(help="As for python -m sirgcn.bench; see its --help.")
@@ -390,7 +391,7 @@ def bench(
 
     Example:
 
-        sirgcn bench -- --full --shapes arxiv
+        sirgcn bench --full --shapes arxiv
     """
     os.execv(sys.executable, [sys.executable, "-m", "sirgcn.bench", *(arguments or [])])
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,15 @@ def test_last_epoch_is_tested_where_nothing_is_selected() -> None:
     outcome, _, trainer = train(graph_task(), selection="last", lr=0.1)
     assert outcome.best_epoch == 2
     assert trainer.evaluate("val")["val"][0] == outcome.history[-1]["val_loss"]
+
+
+@pytest.mark.parametrize("settings", [{"selection": "val_loss"}, {"selection": "last", "early_stop": 3}])
+def test_validation_data_that_are_not_there_are_not_selected_or_stopped_by(settings: dict[str, Any]) -> None:
+    task = graph_task()
+    split = replace(task.splits[0], val=task.splits[0].val[:0])
+    with pytest.raises(ValueError, match="the task has no validation data, got val"):
+        train(replace(task, splits=(split,)), early_on="val", **settings)
+    train(replace(task, splits=(split,)), selection="last", early_stop=3, early_on="train")
 
 
 def test_best_metric_can_select() -> None:

@@ -27,6 +27,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     families = sorted({peer.label for peer in PEERS if peer.label != OURS})
     parser = argparse.ArgumentParser(
+        allow_abbrev=False,
         prog="python -m sirgcn.bench",
         description="Time and peak memory of sirgcn against its peers, interleaved in one run and given as ratios to "
         "ours: a table in the terminal, a record as JSON, plots.",

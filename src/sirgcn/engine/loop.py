@@ -105,6 +105,7 @@ class Trainer:
 
     def run(self) -> Outcome:
         """Train to the end, from the last checkpoint if there is one."""
+        _check_validation(self.task, self.config, self.split)
         self._resume()
         state, started = self.state, time.perf_counter() - self.state.seconds
         saved = time.perf_counter()
@@ -343,3 +344,13 @@ class Trainer:
         self.plateau.load_state_dict(found["plateau"])
         set_random_state(found["random"], self.generator)
         self.order = found["order"]
+
+
+def _check_validation(task: Task, config: TrainConfig, split: int) -> None:
+    """Refuse to select or to stop by validation data that are not there."""
+    if task.num_batches("val", split=split):
+        return
+    if config.selection != "last":
+        raise ValueError(f"selection: expected last, the task has no validation data, got {config.selection}")
+    if config.early_stop is not None and config.early_on != "train":
+        raise ValueError(f"early_on: expected train, the task has no validation data, got {config.early_on}")
