@@ -63,6 +63,13 @@ def test_backends_say_what_is_there_and_why_not() -> None:
     assert json.loads(run("backends", "--json")[1])["backends"]["reference"] is None
 
 
+def test_bench_gets_its_options_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("os.execv", lambda program, arguments: started.append(arguments))
+    assert run("bench", "--full", "--shapes", "arxiv")[0] == 0
+    assert started[0][1:] == ["-m", "sirgcn.bench", "--full", "--shapes", "arxiv"]
+
+
 def test_models_are_listed_with_formula_and_reference() -> None:
     rows = json.loads(run("models", "--json")[1])
     assert {"sir", "gcn", "gin", "gatv2", "pna"} <= {row["name"] for row in rows}

@@ -3,7 +3,6 @@
 What needs a process or a build of its own is in `test_native_process.py`.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,20 +26,6 @@ SINGLE, DOUBLE, BRAIN, HALF = torch.float32, torch.float64, torch.bfloat16, torc
 every_form = pytest.mark.parametrize("form", laws.EDGE_FORMS)
 is_weighted = pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
 every_dtype = pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=["single", "double"])
-
-
-@pytest.fixture(params=ISAS)
-def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    native.limit_isa(request.param)
-    yield request.param
-    native.limit_isa(ISAS[0])
-
-
-@pytest.fixture(autouse=True)
-def _threads_as_before() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 def run(graph: Graph | Neighbors, drawn: Inputs, backend: str = "native", **options: Any) -> list[Tensor]:

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,20 +31,6 @@ REDUCTIONS = (*laws.REDUCTIONS, "max")
 every_reduction = pytest.mark.parametrize("reduce", REDUCTIONS)
 every_form = pytest.mark.parametrize("form", laws.EDGE_FORMS)
 every_dtype = pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=["single", "double"])
-
-
-@pytest.fixture(params=ISAS)
-def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    native.limit_isa(request.param)
-    yield request.param
-    native.limit_isa(ISAS[0])
-
-
-@pytest.fixture(autouse=True)
-def _threads_as_before() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 def network(

@@ -15,8 +15,8 @@ from torch_geometric.utils import to_networkx
 
 from sirgcn.nn import SIRConv
 from sirgcn.theory.separation import circulant, equal_for_wl
-from sirgcn.theory.wl import Refinement, refine, same_classes, wl_test
-from tests.theory.graphs import labelled_graphs, permuted, tree
+from sirgcn.theory.wl import Refinement, refine, wl_test
+from tests.theory.graphs import labelled_graphs, permuted, same_classes, tree
 
 
 def by_definition(data: Data, rule: str, rounds: int) -> list[list[Any]]:

@@ -66,8 +66,8 @@ def _runtimes(comparison: Comparison) -> list[str]:
     sentences.append(f"{text}; not {_by_model(turned, columns)}." if turned else f"{text}.")
     spans = []
     for model in dict.fromkeys(cell.model for cell, *_ in both):
-        paper = _span(paper for cell, paper, _ in both if cell.model == model)
-        spans.append(f"{model} {_span(ours for cell, _, ours in both if cell.model == model)} (the paper {paper})")
+        paper = span(paper for cell, paper, _ in both if cell.model == model)
+        spans.append(f"{model} {span(ours for cell, _, ours in both if cell.model == model)} (the paper {paper})")
     sentences.append(f"Ratios to {OURS}, least to largest: {'; '.join(spans)}.")
     return sentences + _batches([cell for cell, *_ in timed])
 
@@ -86,7 +86,7 @@ def _batches(cells: list[Cell]) -> list[str]:
     }
     building = ", ".join(f"{name} {value:.2g} s" for name, value in seconds.items())
     spans = (
-        f"{model} {_span(cell.ratio(with_batches=True)[0] for cell in timed if cell.model == model)}"
+        f"{model} {span(cell.ratio(with_batches=True)[0] for cell in timed if cell.model == model)}"
         for model in dict.fromkeys(cell.model for cell in timed)
     )
     return [
@@ -125,7 +125,8 @@ def _known(value: float) -> float:
     return 0.0 if math.isnan(value) else value
 
 
-def _span(values: Iterable[float]) -> str:
+def span(values: Iterable[float]) -> str:
+    """Least to largest: `0.64 to 0.99`."""
     return _least_to_largest(f"{value:.2f}" for value in values)
 
 

@@ -6,6 +6,7 @@ from itertools import combinations
 
 from sirgcn.report.cells import OURS, Cell, Comparison
 from sirgcn.report.claims import Column
+from sirgcn.report.runtimes import span
 
 
 def score_reading(comparison: Comparison) -> list[str]:
@@ -71,8 +72,8 @@ def _cost(comparison: Comparison) -> list[str]:
     for line in comparison.lines:
         ratios = {cost: _ratios(comparison, line.cells, cost) for cost in ("seconds_per_epoch", "parameters")}
         if line.row.model != OURS and all(ratios.values()):
-            time, size = (_span(values) for values in ratios.values())
-            found.append(f"{line.row.model} {time} the time of an epoch and {size} the parameters")
+            time, size = (span(values) for values in ratios.values())
+            found.append(f"{line.row.model} {time}x the time of an epoch and {size}x the parameters")
     return [f"Beside {OURS}, as recorded: {'; '.join(found)}."] if found else []
 
 
@@ -103,8 +104,3 @@ def _claimed(cell: Cell) -> float:
 
 def _measured(cell: Cell) -> float:
     return cell.mean
-
-
-def _span(ratios: list[float]) -> str:
-    low, high = f"{min(ratios):.2f}x", f"{max(ratios):.2f}x"
-    return low if low == high else f"{low} to {high}"

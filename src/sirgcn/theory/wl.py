@@ -136,11 +136,6 @@ def joined(*graphs: Data) -> Batch:
     return Batch.from_data_list(parts)
 
 
-def same_classes(one: Int[Tensor, " nodes"], other: Int[Tensor, " nodes"]) -> bool:
-    """Whether two colourings, whatever their numbers, have the same classes."""
-    return _numbered(one.tolist()) == _numbered(other.tolist())
-
-
 def _first_colours(x: Tensor | None, num_nodes: int, tolerance: float) -> list[int]:
     if not 0 <= tolerance < float("inf"):
         raise ValueError(f"tolerance: expected a number of at least 0, got {tolerance}")
