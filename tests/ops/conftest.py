@@ -10,7 +10,7 @@ from sirgcn.ops import native
 if native.UNAVAILABLE is None:
     import sirgcn.ops.native._kernels as _kernels
 
-ISAS: tuple[str, ...] = _kernels.isas() if native.UNAVAILABLE is None else ()
+ISAS: list[str] = _kernels.isas() if native.UNAVAILABLE is None else []
 
 
 @pytest.fixture(params=ISAS)
