@@ -64,6 +64,7 @@ Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time, 
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Threads of each run. Default: the cores shared out among the jobs.")
 ]
+Device = Annotated[str, typer.Option(help="What models are trained on, such as cpu, cuda or cuda:1.")]
 Budget = Annotated[
     str | None, typer.Option("--budget", "-b", help="Stop and save after this time, such as 2h, 90m or 30s.")
 ]
@@ -95,6 +96,7 @@ def reproduce(
     seeds: Seeds = None,
     jobs: Jobs = 1,
     threads: Threads = None,
+    device: Device = "cpu",
     budget: Budget = None,
     reduced: Reduced = False,
     results: Results = Path("results"),
@@ -122,7 +124,7 @@ def reproduce(
     found = config.of_table(int(number[1]), set_ or ()) if number else (config.load(what, set_ or ()),)
     _run(
         _chosen(found, models, columns, seeds, reduced),
-        _settings(found, results, work, data, threads, jobs, budget),
+        _settings(found, results, work, data, threads, device, jobs, budget),
         jobs,
         tensorboard,
         dry_run,
@@ -138,6 +140,7 @@ def train(
     seeds: Seeds = None,
     jobs: Jobs = 1,
     threads: Threads = None,
+    device: Device = "cpu",
     budget: Budget = None,
     reduced: Reduced = False,
     results: Results = Path("results"),
@@ -162,7 +165,7 @@ def train(
     found = (config.load(file, set_ or ()),)
     _run(
         _chosen(found, models, columns, seeds, reduced),
-        _settings(found, results, work, data, threads, jobs, budget),
+        _settings(found, results, work, data, threads, device, jobs, budget),
         jobs,
         tensorboard,
         dry_run,
@@ -210,12 +213,16 @@ def _settings(
     work: Path,
     data: Path | None,
     threads: int | None,
+    device: str,
     jobs: int,
     budget: str | None,
 ) -> "Settings":
+    from sirgcn.engine.environment import find_device
     from sirgcn.engine.run import Settings
 
     timed = [experiment for experiment in experiments if experiment.kind != "training"]
+    if timed and device != "cpu":
+        raise ValueError(f"device: {timed[0].name} is timed on the cpu, got {device!r}")
     if timed and threads not in (None, timed[0].timing.threads):
         wanted = timed[0].timing.threads
         raise ValueError(
@@ -224,7 +231,7 @@ def _settings(
         )
     deadline = None if budget is None else time.time() + _seconds(budget)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Settings(results, work, data, threads or max(1, cores // jobs), deadline=deadline)
+    return Settings(results, work, data, threads or max(1, cores // jobs), find_device(device), deadline=deadline)
 
 
 def _run(

@@ -112,6 +112,7 @@ def test_file_of_ones_own_is_read(tmp_path: Path) -> None:
         (("_lookup", "_lokup"), r"mine.toml: data: expected one of .*ZINC.*got 'dictionary_lokup'.*did you mean dict"),
         (("{ n = 3 }", "{ m = 3 }"), r"mine.toml: columns\[0\]: options: expected one of n, .*got 'm'"),
         (("[train]", 'preset = "zink"\n[train]'), r"mine.toml: preset: expected one of schema, .*zinc.*got 'zink'"),
+        (("[train]", 'preset = "hetero_edge_count"\n[train]'), r"columns\[0\]: options: expected c, which the preset"),
         (('"SIR-GCN"', '"x"\nconv = "gni"'), r"mine.toml: models\[0\]: conv: expected one of sir, .*got 'gni'"),
         (('"SIR-GCN"', '"x"\nnetwork = "h3"'), r"mine.toml: models\[0\]: network: expected one of .*h2gcn.*got 'h3'"),
         (('"SIR-GCN"', '"x"\noptions = { act2 = 1 }'), r"mine.toml: models\[0\]: options: expected one of .*'act2'"),

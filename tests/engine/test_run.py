@@ -1,5 +1,6 @@
 """Runs: planned, made in processes of their own, skipped when finished, taken up again when not."""
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from sirgcn.engine import experiment as config
 from sirgcn.engine import pool, records
+from sirgcn.engine.environment import find_device
 from sirgcn.engine.pool import run_all
 from sirgcn.engine.run import DONE, FAILED, PAUSED, Run, Settings, execute, expected_seconds, plan, unfinished
 from sirgcn.engine.strict import ConfigError
@@ -255,6 +257,24 @@ def test_checkpoint_of_other_settings_is_not_taken_up(
     assert execute(other, whole) == DONE
     found, expected = (records.read(place.file(experiment))[0] for place in (settings, whole))
     assert found["weights_sha256"] == expected["weights_sha256"]
+
+
+def test_log_has_a_line_per_epoch_after_a_kill(experiment: config.Experiment, settings: Settings) -> None:
+    (run,) = plan(experiment, ["SIR-GCN"], seeds=[0])
+    steps = iter([False] * 4)
+    assert execute(run, settings, asked=lambda: next(steps, True)) == PAUSED
+    log = settings.work / "small" / run.slug / "log.jsonl"
+    # As left by a process killed in the middle of an epoch that no checkpoint has seen.
+    log.write_text(log.read_text() + '{"epoch": 1, "lr": 1}\n{"epoch": 2, ')
+    assert execute(run, settings) == DONE
+    assert [json.loads(line)["epoch"] for line in log.read_text().splitlines()] == [0, 1, 2]
+
+
+def test_device_is_one_that_is_there() -> None:
+    assert find_device("cpu") == "cpu"
+    for name in ("tpu", "cuda:99"):
+        with pytest.raises(ValueError, match=rf"device: expected one of cpu.*, got '{name}'"):
+            find_device(name)
 
 
 def test_what_is_asked_for_twice_is_made_once_and_nothing_is_not_all(experiment: config.Experiment) -> None:

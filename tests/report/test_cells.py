@@ -140,10 +140,12 @@ def test_what_does_not_belong_into_a_table_is_refused_by_name() -> None:
 
 
 def test_every_cell_says_how_to_run_it() -> None:
-    comparisons = compare([run(**SHORT), run(experiment="zinc+train.lr=1e-2", table=None, column="ZINC", metric="mae")])
+    comparisons = compare(
+        [run(**SHORT), run(experiment="zinc+train.lr=1e+2+seeds=3", table=None, column="ZINC", metric="mae")]
+    )
     assert cell(comparisons).command == "sirgcn reproduce table1 --models SIR-GCN --columns n=10 --reduced"
     own = comparisons[8].cells[0].command
-    assert own == "sirgcn reproduce zinc --models SIR-GCN --columns ZINC --set train.lr=1e-2"
+    assert own == "sirgcn reproduce zinc --models SIR-GCN --columns ZINC --set train.lr=1e+2 --set seeds=3"
     assert cell(compare([]), 8, "GAT/GATv2", "Complexity").command.endswith("--models GAT/GATv2 --columns Complexity")
     mine = compare([run(experiment="mine", table=None, model="a b")])[8].cells[0]
     assert mine.command == "sirgcn train mine.toml --models 'a b' --columns n=10"

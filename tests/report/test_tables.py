@@ -10,7 +10,7 @@ from rich.console import Console
 from sirgcn.report.cells import Comparison, compare
 from sirgcn.report.files import FILES, write_report
 from sirgcn.report.runs import read_runs
-from sirgcn.report.tables import as_csv, latex, markdown
+from sirgcn.report.tables import as_csv, latex, legend_of, markdown
 from sirgcn.report.terminal import as_rich, print_tables
 from tests.report.fake import folder, run
 
@@ -52,6 +52,11 @@ def test_notes_say_what_the_marks_mean(comparisons: tuple[Comparison, ...]) -> N
         assert note in text
     assert "The paper takes the rows other than SIR-GCN from" in markdown(comparisons[3])
     assert "reduced" not in markdown(comparisons[3])
+
+
+def test_column_of_failed_runs_alone_has_no_metric_to_tell() -> None:
+    failed = run(experiment="mine", table=None, status="failed", metric="", metrics={}, history=[])
+    assert not any(line.startswith("Metric") for line in legend_of(compare([failed])[8]))
 
 
 def test_runtimes_carry_both_ratios(comparisons: tuple[Comparison, ...]) -> None:

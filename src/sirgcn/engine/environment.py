@@ -56,6 +56,17 @@ def commit() -> str | None:
     return found[0].stdout.strip() + ("+" if found[1].stdout.strip() else "")
 
 
+def find_device(name: str) -> str:
+    """The device as it is, or a ValueError with those that models can be trained on here."""
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    known = ["cpu"]
+    if accelerator is not None:
+        known += [accelerator.type, *(f"{accelerator.type}:{i}" for i in range(torch.accelerator.device_count()))]
+    if name not in known:
+        raise ValueError(f"device: expected one of {', '.join(known)}, got {name!r}")
+    return name
+
+
 def peak_memory_mb() -> float | None:
     """The most memory that this process has held; None where the system does not say."""
     if os.name != "posix":

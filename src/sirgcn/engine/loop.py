@@ -208,19 +208,18 @@ class Trainer:
         if not math.isfinite(value):
             self._refuse(f"the loss is {value}")
         self._penalise()
-        if self.config.clip is not None:
-            self._clip(self.config.clip)
+        self._check_and_clip()
         self.optimizer.step()
         self.state.loss_sum += value * len(batch.y)
         self.state.loss_rows += len(batch.y)
 
-    def _clip(self, norm: float) -> None:
-        grads = [p.grad for p in self.model.parameters() if p.grad is not None]
-        total = nn.utils.get_total_norm(grads)
-        # Before it is divided by, which would spread it to all parameters.
+    def _check_and_clip(self) -> None:
+        total = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
+        # Before it reaches the weights.
         if not math.isfinite(total):
             self._refuse(f"the norm of the gradient is {total:g}")
-        nn.utils.clip_grads_with_norm_(self.model.parameters(), norm, total)
+        if self.config.clip is not None:
+            nn.utils.clip_grads_with_norm_(self.model.parameters(), self.config.clip, total)
 
     @torch.no_grad()
     def _penalise(self) -> None:

@@ -41,6 +41,8 @@ class EdgeNet(nn.Module):
 
 # Presets that depend on the column's options or on the data, besides those of the table.
 _MADE = ("schema", "dictionary_lookup", "hetero_edge_count")
+# The option of a column that one of them takes its size from.
+_NEEDED = {"dictionary_lookup": "n", "hetero_edge_count": "c"}
 
 
 def check_names(experiment: Experiment, where: str) -> None:
@@ -54,6 +56,13 @@ def check_names(experiment: Experiment, where: str) -> None:
         for place, column in enumerate(experiment.columns):
             _check_known(column.options, options, f"{where}: columns[{place}]: options")
         _check_known([experiment.preset], (*_MADE, *PRESETS), f"{where}: preset")
+        needed = _NEEDED.get(experiment.preset)
+        for place, column in enumerate(experiment.columns):
+            if needed is not None and needed not in column.options:
+                raise ConfigError(
+                    f"{where}: columns[{place}]: options: expected {needed}, which the preset {experiment.preset} "
+                    "takes its size from, got none"
+                )
     for place, model in enumerate(experiment.models):
         row = f"{where}: models[{place}]"
         try:

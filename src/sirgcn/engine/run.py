@@ -90,6 +90,7 @@ class Settings:
         work: the folder of checkpoints and logs of unfinished runs.
         data: the data root; None as in `data_root`.
         threads: of torch in each run; None leaves torch's own number.
+        device: that models are trained on; `find_device` checks it.
         every: seconds between checkpoints.
         deadline: the time (of `time.time`) at which runs stop and save; None: never.
     """
@@ -98,6 +99,7 @@ class Settings:
     work: Path = Path("runs")
     data: Path | None = None
     threads: int | None = None
+    device: str = "cpu"
     every: float = 60.0
     deadline: float | None = None
 
@@ -171,13 +173,20 @@ class Report(Protocol):
 
 
 class _Log:
-    """A line of JSON per epoch in the run's folder, and the same to whoever looks on."""
+    """A line of JSON per epoch in the run's folder, and the same to whoever looks on.
+
+    A killed run is taken up some epochs before its last: the lines from there on are dropped with its first epoch.
+    """
 
     def __init__(self, path: Path, tell: Callable[[str, dict[str, Any]], None]) -> None:
-        self.path, self.tell = path, tell
+        self.path, self.tell, self.begun = path, tell, False
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def epoch(self, row: dict[str, Any], epochs: int) -> None:
+        if not self.begun and self.path.exists():
+            kept = self.path.read_text(encoding="utf-8").splitlines(keepends=True)[: row["epoch"]]
+            self.path.write_text("".join(kept), encoding="utf-8")
+        self.begun = True
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         self.tell("epoch", {**row, "epochs": epochs})
@@ -282,7 +291,7 @@ def _train(
     data = {"name": task.name, "version": task.version, "sha256": task.graphs.sha256()}
     log, checkpoints = _Log(folder.with_name("log.jsonl"), tell), Checkpoints(folder, of=[run.config, data])
     torch.manual_seed(run.seed)
-    network = build(experiment, model, task, experiment.column(run.column).options)
+    network = build(experiment, model, task, experiment.column(run.column).options).to(settings.device)
     config = experiment.train_for(model, run.reduced)
     trainer = Trainer(network, task, config, run.split, run.seed, checkpoints, settings.every, should_stop, log)
     outcome = trainer.run()

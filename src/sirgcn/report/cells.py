@@ -1,6 +1,7 @@
 """Ours beside the paper's: the runs sorted into the cells of its tables."""
 
 import math
+import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -137,7 +138,7 @@ class Cell:
             start, model = ["reproduce", f"table{self.table.number}"], self.model
         elif self.all_runs:
             # Changed settings are part of an experiment's name: zinc+train.lr=1e-3.
-            name, *changes = self.all_runs[0].experiment.split("+")
+            name, *changes = re.split(r"\+(?=[A-Za-z_][\w.]*=)", self.all_runs[0].experiment)
             start = ["reproduce", name] if name in packaged() else ["train", f"{name}.toml"]
             model = self.all_runs[0].model
         else:

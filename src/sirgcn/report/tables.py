@@ -106,9 +106,11 @@ def legend_of(comparison: Comparison) -> list[str]:
     """How to read the figures: the metrics, and those marks that occur."""
     cells, metrics = comparison.cells, dict[str, list[str]]()
     for column in comparison.columns:
-        metrics.setdefault(metric_of(column), []).append(column.name)
+        # A column in which every run failed has none.
+        if column.metric:
+            metrics.setdefault(metric_of(column), []).append(column.name)
     texts = [name if len(metrics) == 1 else f"{', '.join(columns)}: {name}" for name, columns in metrics.items()]
-    legend = [f"Metric: {'; '.join(texts)}."]
+    legend = [f"Metric: {'; '.join(texts)}."] if texts else []
     if any(cell.runs for cell in cells):
         legend.append(f"Ours: {_OURS[comparison.table.kind]}.")
     outside = [side for side in ("better", "worse") if any(cell.verdict == side for cell in cells)]
