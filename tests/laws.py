@@ -19,6 +19,14 @@ BACKENDS = tuple(
 REDUCTIONS = ("sum", "mean", "sym", "sym_in")
 EDGE_FORMS = ("none", "dense", "table")
 
+
+class Square(nn.Module):
+    """z^2, for which torch has no module."""
+
+    def forward(self, z: Tensor) -> Tensor:
+        return z**2
+
+
 # Written out beside the table of `sirgcn.ops`, so that a wrong row there meets torch's own module here.
 SIGMAS: dict[str, nn.Module] = {
     "identity": nn.Identity(),
@@ -32,6 +40,7 @@ SIGMAS: dict[str, nn.Module] = {
     "tanh": nn.Tanh(),
     "sigmoid": nn.Sigmoid(),
     "softplus": nn.Softplus(),
+    "square": Square(),
 }
 
 EdgeTerm = Tensor | tuple[Tensor, Tensor] | None

@@ -197,7 +197,11 @@ def test_weight_that_is_not_finite_after_the_last_step_is_named() -> None:
     task, model = graph_task(), network(graph_task())
     name, weight = next(iter(model.named_parameters()))
     trainer = Trainer(model, task, TrainConfig(epochs=1, batch_size=None))
-    trainer.optimizer.register_step_post_hook(lambda *_: weight.data.fill_(math.inf))
+
+    def spoil(*_: object) -> None:
+        nn.init.constant_(weight, math.inf)
+
+    trainer.optimizer.register_step_post_hook(spoil)
     with pytest.raises(NotFinite, match=rf"epoch 1, after step 1: a weight is not finite; not finite: {name}$"):
         trainer.run()
 

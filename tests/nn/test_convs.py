@@ -20,6 +20,7 @@ from sirgcn.data import dictionary_lookup, hetero_edge_count
 from sirgcn.nn import (
     CONVS,
     PRESETS,
+    Repeated,
     dictionary_lookup_preset,
     hetero_edge_count_preset,
     make_conv,
@@ -361,6 +362,27 @@ def test_convolution_repeats_bit_for_bit(name: str) -> None:
     h = torch.randn(200, 16, requires_grad=True)
     edge_index = torch.randint(0, 200, (2, 3000))
     assert_repeats(lambda: value_and_gradients(conv(h, edge_index), [h, *conv.parameters()]))
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_rows_of_a_table_give_what_they_stand_for(name: str) -> None:
+    conv = made(name)
+    assert conv.takes_repeated == (name not in ("gin", "fagcn"))
+    if not conv.takes_repeated:
+        return
+    table, edge_index = torch.randn(3, WIDTH, dtype=torch.float64, requires_grad=True), torch.randint(20, (2, 60))
+    kind = torch.randint(3, (20,))
+    found, expected = (
+        value_and_gradients(conv(h, edge_index), [table, *conv.parameters()])
+        for h in (Repeated(table, kind), table[kind])
+    )
+    assert_same(found, expected)
+
+
+def test_rows_that_dropout_makes_differ_are_not_taken_from_a_table() -> None:
+    conv = make_conv("gcn", WIDTH, WIDTH, dropout=0.5)
+    assert not conv.train().takes_repeated
+    assert conv.eval().takes_repeated
 
 
 @pytest.mark.parametrize("name", CONVS)

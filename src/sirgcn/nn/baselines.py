@@ -15,8 +15,11 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, reset, zeros
 
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors
-from sirgcn.nn.messages import attend, deviation, edge_scores, maximum, weighted_sum
+from sirgcn.nn.encoder import Repeated, through
+from sirgcn.nn.messages import attend, contextual_scores, deviation, edge_scores, maximum, weighted_sum
 from sirgcn.ops import Neighbors, tiled_aggregate
+
+Rows = Tensor | Repeated
 
 
 class Baseline(nn.Module):
@@ -30,6 +33,8 @@ class Baseline(nn.Module):
 
     # The formula of a layer: convolve(h, graph, ...) with what it takes beside these.
     convolve: Callable[..., Tensor]
+    # Whether it begins with products of h, which are cheaper with the table of `Repeated` rows.
+    projects_first = True
 
     def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -44,8 +49,13 @@ class Baseline(nn.Module):
         for module in self.children():
             reset(module)
 
+    @property
+    def takes_repeated(self) -> bool:
+        """Whether h may be `Repeated` rows of a table, with a gain: dropout makes equal rows differ."""
+        return self.projects_first and not (self.training and self.dropout.p)
+
     def forward(
-        self, h: Tensor, graph: Graph, edge: EdgeAttr = None, edge_weight: Tensor | None = None, **context: Tensor
+        self, h: Rows, graph: Graph, edge: EdgeAttr = None, edge_weight: Tensor | None = None, **context: Tensor
     ) -> Tensor:
         """Node features `(|V|, out_channels)`; `context` is what a layer needs beside the graph, see `Conv.takes`."""
         if not h.is_floating_point():
@@ -54,7 +64,8 @@ class Baseline(nn.Module):
             raise ValueError(f"x: expected {self.in_channels} features per node, got shape {list(h.shape)}")
         given = {"edge": edge, "edge_weight": edge_weight}
         given = {name: value for name, value in given.items() if value is not None}
-        return self.convolve(self.dropout(h), as_neighbors(graph, h.size(0), h.size(0)), **given, **context)
+        neighbors = as_neighbors(graph, h.size(0), h.size(0))
+        return self.convolve(h if isinstance(h, Repeated) else self.dropout(h), neighbors, **given, **context)
 
 
 class MLP(Baseline):
@@ -64,8 +75,8 @@ class MLP(Baseline):
         super().__init__(in_channels, out_channels, dropout)
         self.lin = Linear(in_channels, out_channels)
 
-    def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
-        return self.lin(h)
+    def convolve(self, h: Rows, graph: Neighbors) -> Tensor:
+        return through(self.lin, h)
 
 
 class GCN(Baseline):
@@ -80,8 +91,8 @@ class GCN(Baseline):
         super().reset_parameters()
         zeros(self.bias)
 
-    def convolve(self, h: Tensor, graph: Neighbors, edge_weight: Tensor | None = None) -> Tensor:
-        return weighted_sum(self.lin(h), graph, "sym", edge_weight) + self.bias
+    def convolve(self, h: Rows, graph: Neighbors, edge_weight: Tensor | None = None) -> Tensor:
+        return weighted_sum(through(self.lin, h), graph, "sym", edge_weight) + self.bias
 
 
 class SAGE(Baseline):
@@ -95,16 +106,18 @@ class SAGE(Baseline):
         self.lin_neighbors = Linear(in_channels, out_channels, bias=False)
         self.lin_self = Linear(in_channels, out_channels)
 
-    def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
+    def convolve(self, h: Rows, graph: Neighbors) -> Tensor:
         if self.lin_pool is None:
-            neighbors = weighted_sum(self.lin_neighbors(h), graph, "mean")
+            neighbors = weighted_sum(through(self.lin_neighbors, h), graph, "mean")
         else:
-            neighbors = self.lin_neighbors(maximum(self.lin_pool(h).relu(), graph))
-        return self.lin_self(h) + neighbors
+            neighbors = self.lin_neighbors(maximum(through(self.lin_pool, h).relu(), graph))
+        return through(self.lin_self, h) + neighbors
 
 
 class GIN(Baseline):
     """MLP(h_u + sum(h_v)): eps is 0, and a ReLU follows every layer of the MLP, the last one too."""
+
+    projects_first = False
 
     def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0, mlp_layers: int = 2) -> None:
         super().__init__(in_channels, out_channels, dropout)
@@ -135,8 +148,8 @@ class GAT(Baseline):
         glorot(self.score_source)
         zeros(self.bias)
 
-    def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
-        value = self.lin(h).unflatten(1, (self.heads, -1))
+    def convolve(self, h: Rows, graph: Neighbors) -> Tensor:
+        value = through(self.lin, h).unflatten(1, (self.heads, -1))
         target, source = ((value * weight).sum(-1) for weight in (self.score_target, self.score_source))
         scores = edge_scores(lambda t, s: F.leaky_relu(t + s, 0.2), target, source, graph)
         return attend(scores, value, graph) + self.bias
@@ -163,10 +176,10 @@ class GATv2(Baseline):
         super().reset_parameters()
         glorot(self.score)
 
-    def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
-        key = self.lin_key(h).unflatten(1, (self.heads, -1))
-        query = key if self.lin_query is None else self.lin_query(h).unflatten(1, (self.heads, -1))
-        scores = edge_scores(lambda q, k: (F.leaky_relu(q + k, 0.2) * self.score).sum(-1), query, key, graph)
+    def convolve(self, h: Rows, graph: Neighbors) -> Tensor:
+        key = through(self.lin_key, h).unflatten(1, (self.heads, -1))
+        query = key if self.lin_query is None else through(self.lin_query, h).unflatten(1, (self.heads, -1))
+        scores = contextual_scores(query, key, self.score.squeeze(0), graph, "leaky_relu(0.2)")
         return attend(scores, key, graph)
 
 
@@ -179,9 +192,9 @@ class Transformer(Baseline):
         self.lin_query, self.lin_key, self.lin_value = (Linear(in_channels, out_channels) for _ in range(3))
         self.lin_out = Linear(out_channels, out_channels)
 
-    def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
+    def convolve(self, h: Rows, graph: Neighbors) -> Tensor:
         lins = (self.lin_query, self.lin_key, self.lin_value)
-        query, key, value = (lin(h).unflatten(1, (self.heads, -1)) for lin in lins)
+        query, key, value = (through(lin, h).unflatten(1, (self.heads, -1)) for lin in lins)
         scores = edge_scores(lambda q, k: (q * k).sum(-1), query / math.sqrt(query.size(-1)), key, graph)
         return self.lin_out(attend(scores, value, graph))
 
@@ -220,16 +233,17 @@ class PNA(Baseline):
         self.norm = nn.BatchNorm1d(out_channels)
         self.lin_mix = nn.Linear(out_channels, out_channels)
 
-    def convolve(self, h: Tensor, graph: Neighbors, batch: Tensor | None = None) -> Tensor:
+    def convolve(self, h: Rows, graph: Neighbors, batch: Tensor | None = None) -> Tensor:
         of_source, of_target = self.lin_message.weight.split(self.in_channels, dim=1)
-        query, key = F.linear(h, of_target, self.lin_message.bias), F.linear(h, of_source)
+        query = through(lambda rows: F.linear(rows, of_target, self.lin_message.bias), h)
+        key = through(lambda rows: F.linear(rows, of_source), h)
         degree = graph.in_degree().to(h.dtype).unsqueeze(-1)
         found = torch.cat([self._aggregated(name, query, key, graph, degree) for name in self.aggregators], dim=-1)
         scale = degree.clamp(min=1).log1p() / self.delta
         factor = {"amplification": scale, "attenuation": scale.reciprocal()}
         scaled = (found * factor[name] if name in factor else found for name in self.scalers)
-        h = self.lin_update(torch.cat([h, *scaled], dim=-1))
-        return F.leaky_relu(self.lin_mix(self.norm(h * _nodes_of_graph(h, batch).rsqrt())))
+        updated = self.lin_update(torch.cat([through(nn.Identity(), h), *scaled], dim=-1))
+        return F.leaky_relu(self.lin_mix(self.norm(updated * _nodes_of_graph(updated, batch).rsqrt())))
 
     @staticmethod
     def _aggregated(name: str, query: Tensor, key: Tensor, graph: Neighbors, degree: Tensor) -> Tensor:
@@ -279,11 +293,11 @@ class EGC(Baseline):
         super().reset_parameters()
         zeros(self.bias)
 
-    def convolve(self, h: Tensor, graph: Neighbors) -> Tensor:
-        rows = self.lin_bases(h)
+    def convolve(self, h: Rows, graph: Neighbors) -> Tensor:
+        rows = through(self.lin_bases, h)
         found = torch.stack([self._aggregated(name, rows, graph) for name in self.aggregators], dim=1)
         terms = len(self.aggregators) * self.bases
-        weights = self.lin_weights(h).view(-1, self.heads, terms)
+        weights = through(self.lin_weights, h).view(-1, self.heads, terms)
         out = weights @ found.view(-1, terms, self.out_channels // self.heads)
         return out.flatten(1) + self.bias
 
@@ -307,16 +321,16 @@ class GatedGCN(Baseline):
         self.lin_edge = None if edge_dim is None else Linear(edge_dim, out_channels, bias=False)
         self.gate = _Gate(out_channels)
 
-    def convolve(self, h: Tensor, graph: Neighbors, edge: EdgeAttr = None) -> Tensor:
+    def convolve(self, h: Rows, graph: Neighbors, edge: EdgeAttr = None) -> Tensor:
         if (edge is None) != (self.lin_edge is None):
             wanted, got = ("none", "some") if self.lin_edge is None else ("edge features", "None")
             raise ValueError(f"edge_attr: expected {wanted}, got {got}")
         if self.lin_edge is not None:
             edge = (self.lin_edge(edge[0]), edge[1]) if isinstance(edge, tuple) else self.lin_edge(edge)
-        ends = torch.cat([self.lin_key(h), self.lin_value(h)], dim=-1)
-        found = tiled_aggregate(self.gate, self.lin_query(h), ends, graph, edge, combine="cat")
+        ends = torch.cat([through(self.lin_key, h), through(self.lin_value, h)], dim=-1)
+        found = tiled_aggregate(self.gate, through(self.lin_query, h), ends, graph, edge, combine="cat")
         value, gates = found.chunk(2, dim=-1)
-        return self.lin_self(h) + value / (gates + 1e-6)
+        return through(self.lin_self, h) + value / (gates + 1e-6)
 
 
 class _Gate(nn.Module):
@@ -338,6 +352,8 @@ class FAGCN(Baseline):
     h^(0) is what the first layer read. The width stays as it is. The network of its authors is
     `SIRNet(encoder="linear", encoder_act="relu", conv="fagcn", residual=False, norm=None, act=None)`.
     """
+
+    projects_first = False
 
     def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0, eps: float = 0.3) -> None:
         super().__init__(in_channels, out_channels, dropout)

@@ -144,6 +144,11 @@ class SIRConv(MessagePassing):
             self.lin_residual = Linear(target, out_channels, bias=bias)
         self.reset_parameters()
 
+    @property
+    def takes_repeated(self) -> bool:
+        """Whether x may be `Repeated` rows of a table: not where the plain `propagate` runs."""
+        return self.fused
+
     def reset_parameters(self) -> None:
         """Draw all parameters anew, as torch draws those of `nn.Linear`, and forget a cached graph."""
         super().reset_parameters()

@@ -1,7 +1,7 @@
 """Raw inputs to features: categorical nodes and edges (atoms, bonds), positional encodings."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,7 +24,8 @@ class Repeated:
 
     .. math:: h_v = T_{k_v}, \qquad W h_v = (T W^\top)_{k_v}
 
-    A matrix product with them is one with the table, however many nodes there are. `SIRConv` takes it as `x`.
+    A matrix product with them is one with the table, however many nodes there are. `SIRConv` takes it as `x`, and so
+    do the other convolutions that say `takes_repeated`.
 
     Args:
         table: the rows that differ, `[K, channels]`.
@@ -34,10 +35,10 @@ class Repeated:
     table: Tensor
     kind: Tensor
 
-    def through(self, module: nn.Module) -> Tensor:
-        """The rows `(|V|, F)` of a module that acts on each row by itself."""
+    def through(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """The rows `(|V|, F)` of a function that acts on each row by itself."""
         # Its backward sums in a fixed order; that of index_select does not.
-        return F.embedding(self.kind, module(self.table))
+        return F.embedding(self.kind, function(self.table))
 
     @property
     def shape(self) -> torch.Size:
@@ -67,10 +68,9 @@ class Repeated:
         return self.table.is_floating_point()
 
 
-def through(module: nn.Module, x: Tensor | Repeated) -> Tensor:
-    """`module(x)` for a module that acts on each row by itself: once per row that differs."""
-    out: Tensor = x.through(module) if isinstance(x, Repeated) else module(x)
-    return out
+def through(function: Callable[[Tensor], Tensor], x: Tensor | Repeated) -> Tensor:
+    """`function(x)` for a function that acts on each row by itself: once per row that differs."""
+    return x.through(function) if isinstance(x, Repeated) else function(x)
 
 
 class CategoricalEncoder(nn.Module):

@@ -310,8 +310,7 @@ class SIRNet(nn.Module):
             isinstance(self.encoder, CategoricalEncoder)
             and self.encoder.combinations <= min(x.size(0) // 2, MAX_TABLE)
             and type(block) is _PostNorm
-            and isinstance(block.conv, SIRConv)
-            and block.conv.fused
+            and getattr(block.conv, "takes_repeated", False)
             and not any((self.positional, self.random_features, self.virtual_node))
             and not (self.training and self.input_dropout.p)
             and not torch.compiler.is_compiling()

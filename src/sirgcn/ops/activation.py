@@ -57,6 +57,7 @@ _TABLE: dict[str, tuple[_Function, _Function]] = {
     "tanh": (lambda z, _: torch.tanh(z), lambda z, _: 1 - torch.tanh(z) ** 2),
     "sigmoid": (lambda z, _: torch.sigmoid(z), _sigmoid_derivative),
     "softplus": (lambda z, _: F.softplus(z), _softplus_derivative),
+    "square": (lambda z, _: z * z, lambda z, _: 2 * z),
 }
 
 ACTIVATIONS: tuple[str, ...] = tuple(_TABLE)

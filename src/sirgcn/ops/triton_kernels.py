@@ -244,6 +244,8 @@ def _sigma(z, ACTIVATION: tl.constexpr, SLOPE: tl.constexpr):
     elif ACTIVATION == "sigmoid":
         s = _sigmoid(z)
         value, slope = s, s * (1 - s)
+    elif ACTIVATION == "square":
+        value, slope = z * z, z + z
     else:
         tl.static_assert(ACTIVATION == "softplus", "no kernel for this activation")
         linear = z > _SOFTPLUS_THRESHOLD

@@ -102,6 +102,10 @@ INLINE void NAME(activate)(int kind, V z, V slope, V *f, V *df) {
         *df = s * (one - s);
         return;
     }
+    case SQUARE:
+        *f = z * z;
+        *df = z + z;
+        return;
     default: { /* SOFTPLUS, the identity above 20 as in torch */
         M large = (M)(z > NAME(splat)(20));
         V e = NAME(exp)(NAME(pick)(positive, -z, z));
@@ -330,12 +334,15 @@ DEFINE(silu, SILU)
 DEFINE(tanh, TANH)
 DEFINE(sigmoid, SIGMOID)
 DEFINE(softplus, SOFTPLUS)
+DEFINE(square, SQUARE)
 
 static const Kernel NAME(table)[2][NUM_ACTIVATIONS] = {
     {NAME(forward_identity), NAME(forward_relu), NAME(forward_leaky_relu), NAME(forward_elu), NAME(forward_gelu),
-     NAME(forward_gelu_tanh), NAME(forward_silu), NAME(forward_tanh), NAME(forward_sigmoid), NAME(forward_softplus)},
+     NAME(forward_gelu_tanh), NAME(forward_silu), NAME(forward_tanh), NAME(forward_sigmoid), NAME(forward_softplus),
+     NAME(forward_square)},
     {NAME(backward_identity), NAME(backward_relu), NAME(backward_leaky_relu), NAME(backward_elu), NAME(backward_gelu),
-     NAME(backward_gelu_tanh), NAME(backward_silu), NAME(backward_tanh), NAME(backward_sigmoid), NAME(backward_softplus)},
+     NAME(backward_gelu_tanh), NAME(backward_silu), NAME(backward_tanh), NAME(backward_sigmoid), NAME(backward_softplus),
+     NAME(backward_square)},
 };
 
 #undef V

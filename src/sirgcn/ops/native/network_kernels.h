@@ -86,7 +86,7 @@ static void NAME(network_pack)(const Network *net) {
     switch (kind) {                                                                                                     \
         KIND(IDENTITY, __VA_ARGS__) KIND(RELU, __VA_ARGS__) KIND(LEAKY_RELU, __VA_ARGS__) KIND(ELU, __VA_ARGS__)        \
         KIND(GELU, __VA_ARGS__) KIND(GELU_TANH, __VA_ARGS__) KIND(SILU, __VA_ARGS__) KIND(TANH, __VA_ARGS__)            \
-        KIND(SIGMOID, __VA_ARGS__) KIND(SOFTPLUS, __VA_ARGS__)                                                          \
+        KIND(SIGMOID, __VA_ARGS__) KIND(SOFTPLUS, __VA_ARGS__) KIND(SQUARE, __VA_ARGS__)                                \
     }
 
 INLINE void NAME(act_as)(int kind, V slope, int64_t width, const REAL *from, const REAL *shift, REAL *to) {
