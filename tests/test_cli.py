@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sirgcn import cli
+from sirgcn.cli import runs
 
 TOML = """
 data = "hetero_edge_count"
@@ -122,8 +123,8 @@ def test_runs_that_the_budget_leaves_are_listed_and_the_same_command_goes_on(tmp
 
 
 def test_names_are_completed() -> None:
-    assert cli._experiments("table") == [f"table{number}" for number in range(1, 9)]
-    assert cli._experiments("zi") == ["zinc"]
+    assert runs._experiments("table") == [f"table{number}" for number in range(1, 9)]
+    assert runs._experiments("zi") == ["zinc"]
 
 
 def test_experiment_of_ones_own_is_trained_and_shown(tmp_path: Path) -> None:
@@ -177,4 +178,4 @@ def test_wrong_argument_is_refused_with_what_is_known(arguments: list[str], erro
     ("text", "seconds"), [("2h", 7200), ("90m", 5400), ("1h30m", 5400), ("45s", 45), ("45", 45), ("0.5h", 1800)]
 )
 def test_budget_is_read(text: str, seconds: float) -> None:
-    assert cli._seconds(text) == seconds
+    assert runs._seconds(text) == seconds

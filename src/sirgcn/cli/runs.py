@@ -1,63 +1,22 @@
-"""The command line: `sirgcn reproduce table1`, `sirgcn report`, `sirgcn train FILE`, `sirgcn data list`, ...
-
-torch is loaded by the commands that need it, so that help and completion are quick.
-"""
+"""`reproduce` and `train`: which runs are meant, how long they will take, what became of them."""
 
 import json
 import os
 import re
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
+
+from sirgcn.cli.shared import AsJson, Models, Reduced, Results, Root, err, out
 
 if TYPE_CHECKING:
     from sirgcn.engine.experiment import Experiment
     from sirgcn.engine.run import Run, Settings
 
-app = typer.Typer(
-    help="Contextualised messages on graphs: SIR-GCN. Reruns the paper's tables and trains on your own graphs.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-data_app = typer.Typer(
-    help="Data sets: what there is, what is in one, getting and checking the files.", no_args_is_help=True
-)
-app.add_typer(data_app, name="data")
-
-
-@app.callback()
-def _every_command(
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show where an error came from; may stand behind the command too.")
-    ] = False,
-) -> None:
-    # `main` looks for it, so that it holds for what goes wrong before a command begins.
-    del debug
-
-
-def _experiments(incomplete: str) -> list[str]:
-    """What `reproduce` can be completed to."""
-    from sirgcn.engine.experiment import names
-
-    known = [*(f"table{number}" for number in range(1, 9)), *names()]
-    return [name for name in known if name.startswith(incomplete)]
-
-
-# In a file or a pipe, tables need not fold.
-out, err = Console(width=None if sys.stdout.isatty() else 200), Console(stderr=True)
-
-Models = Annotated[
-    list[str] | None, typer.Option("--models", "-m", help="Rows, by title; several by repeating. Default: all.")
-]
 Columns = Annotated[list[str] | None, typer.Option("--columns", "-c", help="Columns, by title. Default: all.")]
 Seeds = Annotated[str | None, typer.Option("--seeds", "-s", help="Such as 0-9 or 0,3,5. Default: the paper's.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time, each in a process of its own.")]
@@ -68,12 +27,7 @@ Device = Annotated[str, typer.Option(help="What models are trained on, such as c
 Budget = Annotated[
     str | None, typer.Option("--budget", "-b", help="Stop and save after this time, such as 2h, 90m or 30s.")
 ]
-Reduced = Annotated[bool, typer.Option("--reduced", help="The shorter form of the experiment; its records say so.")]
-Results = Annotated[Path, typer.Option(help="The folder of the records.")]
 Work = Annotated[Path, typer.Option(help="The folder of checkpoints and logs of unfinished runs.")]
-Root = Annotated[
-    Path | None, typer.Option("--data", help="The data root. Default: $SIRGCN_DATA, then a cache folder of the user.")
-]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change a setting: train.lr=1e-3. Its results stay apart from the table's."),
@@ -82,10 +36,16 @@ Board = Annotated[
     Path | None, typer.Option(help="Also write the curves for TensorBoard below this folder (extra: sirgcn\\[log]).")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON for a script instead of a table.")]
 
 
-@app.command()
+def _experiments(incomplete: str) -> list[str]:
+    """What `reproduce` can be completed to."""
+    from sirgcn.engine.experiment import names
+
+    known = [*(f"table{number}" for number in range(1, 9)), *names()]
+    return [name for name in known if name.startswith(incomplete)]
+
+
 def reproduce(
     what: Annotated[
         str,
@@ -132,7 +92,6 @@ def reproduce(
     )
 
 
-@app.command()
 def train(
     file: Annotated[Path, typer.Argument(help="An experiment as TOML.")],
     models: Models = None,
@@ -297,219 +256,6 @@ def _summary(names: set[str], results: Path, outcome: "dict[Run, str]", as_json:
         raise typer.Exit(1 if failed else 3)
 
 
-@app.command()
-def report(
-    folder: Annotated[Path, typer.Argument(help="Where the files go.")] = Path("report"),
-    results: Results = Path("results"),
-    docs: Annotated[
-        list[Path] | None,
-        typer.Option("--docs", help="Only write the marked parts of this Markdown page anew; several by repeating."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Write the paper's tables with ours beside them: report.html, tables.md, tables.tex, tables.csv.
-
-    Examples:
-
-        sirgcn report
-
-        sirgcn report --docs docs/results.md
-    """
-    from sirgcn.report import collisions, compare, read_runs, separation, write_docs, write_report
-
-    comparisons = compare(read_runs(results))
-    if docs is None:
-        written = write_report(comparisons, folder)
-    else:
-        texts = {
-            "collisions": collisions.markdown(collisions.read_record(results)),
-            "separation": separation.markdown(separation.read_record(results)),
-        }
-        written = write_docs(docs, comparisons, texts)
-    _show(("written",), [(str(path),) for path in written], as_json)
-
-
-@app.command()
-def collisions(
-    models: Models = None,
-    column: Annotated[str, typer.Option("--column", "-c", help="A column of Table 1.")] = "n=10",
-    seed: Annotated[int, typer.Option("--seed", "-s", min=0, help="Of data, weights and batches.")] = 0,
-    reduced: Reduced = False,
-    results: Results = Path("results"),
-    as_json: AsJson = False,
-) -> None:
-    """Train models of Table 1 and show which dictionaries their layer confuses.
-
-    Each is kept as a row of theory/collisions.json in the folder of the records.
-
-    Example:
-
-        sirgcn collisions --models GCN --models SIR-GCN
-    """
-    from sirgcn.engine import experiment as config
-    from sirgcn.report import collisions as demonstration
-
-    table, rows = config.load("dictionary_lookup"), []
-    for title in models or [model.title for model in table.models]:
-        row, found = demonstration.look_at(table, title, column, seed, reduced)
-        demonstration.add_to_record(row, results)
-        rows.append(row)
-        if not as_json:
-            out.print(f"{row['model']}: {found}\n", markup=False, highlight=False)
-    if as_json:
-        print(json.dumps(rows))
-
-
-@app.command()
-def figures(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="By number (2) or name (contours). Default: all five.")
-    ] = None,
-    folder: Annotated[Path, typer.Option("--out", "-o", help="Where the files go.")] = Path("figures"),
-    format_: Annotated[str, typer.Option("--format", "-f", help="png, svg or pdf.")] = "png",
-    as_json: AsJson = False,
-) -> None:
-    """Draw the paper's figures from computed data: feature map, hashes, measured properties, generated samples.
-
-    Names: soft-injective (1), contours (2), quadrants (3), dictionary-lookup (4), hetero-edge-count (5).
-
-    Examples:
-
-        sirgcn figures
-
-        sirgcn figures 2 quadrants --format svg --out my_figures
-    """
-    from sirgcn.report.paper_figures import FIGURES, find_figure, write_figures
-
-    entries = [find_figure(name) for name in names or FIGURES]
-    written = write_figures([entry.name for entry in entries], folder, format_)
-    rows = [(entry.number, entry.caption, str(path)) for entry, path in zip(entries, written, strict=True)]
-    _show(("figure", "caption", "written"), rows, as_json)
-
-
-# Options that are not known here go to the other command as they are.
-@app.command(context_settings={"ignore_unknown_options": True})
-def bench(
-    arguments: Annotated[
-        list[str] | None, typer.Argument(help="As for python -m sirgcn.bench; see its --help.")
-    ] = None,
-) -> None:
-    """Measure time and memory against PyG's layers, torch.compile and MKL.
-
-    Example:
-
-        sirgcn bench --full --shapes arxiv
-    """
-    os.execv(sys.executable, [sys.executable, "-m", "sirgcn.bench", *(arguments or [])])
-
-
-@app.command()
-def backends(as_json: AsJson = False) -> None:
-    """Which backends of the layer are available here, and why the others are not."""
-    from sirgcn.ops import backends as found
-    from sirgcn.ops import native
-
-    states = found()
-    if as_json:
-        print(json.dumps({"backends": states, "native": native.describe() if native.UNAVAILABLE is None else None}))
-        return
-    for name, reason in states.items():
-        detail = f" ({native.describe()})" if name == "native" and reason is None else ""
-        out.print(f"{name}: {'available' + detail if reason is None else f'not available: {reason}'}", markup=False)
-
-
-@app.command()
-def models(
-    name: Annotated[str | None, typer.Argument(help="One of them, with its options. Default: all.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """The models that a row of an experiment can name, with formula, complexity and reference.
-
-    A row names a convolution by `conv`, which stands in the preset's network, or a network of its own by `network`.
-
-    Examples:
-
-        sirgcn models
-
-        sirgcn models glognn
-    """
-    from sirgcn.nn import MODEL_COLUMNS, model_rows
-
-    shown = slice(None, -1 if name is None else None)
-    _show(MODEL_COLUMNS[shown], [row[shown] for row in model_rows(name)], as_json)
-
-
-@app.command()
-def version() -> None:
-    """The version of the package."""
-    import sirgcn
-
-    print(sirgcn.__version__)
-
-
-@data_app.command("list")
-def data_list(data: Root = None, as_json: AsJson = False) -> None:
-    """All data sets: size, task, metric, licence, and how to get them."""
-    from sirgcn.data.catalog import DATASETS
-
-    rows = [
-        (entry.name, entry.level, entry.metric, *entry.size, entry.licence, entry.how) for entry in DATASETS.values()
-    ]
-    _show(("name", "level", "metric", "graphs", "nodes", "edges", "licence", "how"), rows, as_json)
-
-
-@data_app.command("describe")
-def data_describe(
-    name: Annotated[str, typer.Argument(help="A data set; `sirgcn data list` names them.")],
-    data: Root = None,
-    as_json: AsJson = False,
-) -> None:
-    """What is in a data set: schema, degrees, labels, homophily, missing values, warnings."""
-    from sirgcn.data.catalog import load
-
-    description = load(name, data).describe()
-    if as_json:
-        print(json.dumps(description.to_dict()))
-    else:
-        out.print(str(description), markup=False, highlight=False)
-
-
-@data_app.command("fetch")
-def data_fetch(name: Annotated[str, typer.Argument(help="A data set.")], data: Root = None) -> None:
-    """Download a data set's files into the data root; what is there already is kept."""
-    from sirgcn.data.catalog import fetch
-
-    out.print(f"{name}: in {fetch(name, data)}", markup=False)
-
-
-@data_app.command("verify")
-def data_verify(
-    name: Annotated[str, typer.Argument(help="A data set.")], data: Root = None, as_json: AsJson = False
-) -> None:
-    """Check the hashes of a data set's files; the exit code is 1 if one is missing or not what it should be."""
-    from sirgcn.data.catalog import verify
-
-    found = verify(name, data)
-    if not found and not as_json:
-        out.print(f"{name}: made here, there are no files to check", markup=False)
-    else:
-        _show(("file", "state"), list(found.items()), as_json)
-    if any(state == "missing" or "expected" in state for state in found.values()):
-        raise typer.Exit(1)
-
-
-def _show(head: tuple[str, ...], rows: list[tuple[Any, ...]], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps([dict(zip(head, row, strict=True)) for row in rows]))
-        return
-    table = Table(box=None)
-    for place, name in enumerate(head):
-        table.add_column(name, no_wrap=place == 0, overflow="fold")
-    for row in rows:
-        table.add_row(*(f"{entry:,}" if isinstance(entry, int | float) else str(entry) for entry in row))
-    out.print(table, markup=False)
-
-
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
@@ -541,20 +287,3 @@ def _duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def main() -> None:
-    """The command `sirgcn`: an error is one line, and a traceback with `--debug`."""
-    debug = "--debug" in sys.argv
-    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
-    try:
-        app(args=arguments, prog_name="sirgcn")
-    except (ValueError, RuntimeError, TypeError, OSError, ImportError) as error:
-        if debug:
-            raise
-        err.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise SystemExit(2) from None
-
-
-if __name__ == "__main__":
-    main()
