@@ -16,6 +16,7 @@ from torch_geometric.nn import EdgeConv
 from sirgcn import Neighbors, SIRConv
 from sirgcn.data import hetero_edge_count
 from sirgcn.nn import AGGREGATORS
+from sirgcn.nn.dropout import dropout
 from sirgcn.ops import ACTIVATIONS
 from tests.laws import RICH, SIGMAS, Graph, Inputs, aggregate_by_loop, assert_same, graphs, value_and_gradients
 
@@ -562,12 +563,12 @@ def test_dropout_acts_on_the_projected_terms_in_training_only(aggr: str, edge: s
     torch.manual_seed(3)
     out = conv(x, RICH.edge_index, edge_attr)
     torch.manual_seed(3)
-    query, key = F.dropout(by_hand(conv.lin_query, x)), F.dropout(by_hand(conv.lin_key, x))
+    query, key = dropout(by_hand(conv.lin_query, x)), dropout(by_hand(conv.lin_key, x))
     term: Any = None
     if isinstance(edge_attr, tuple):
-        term = F.dropout(by_hand(conv.lin_edge, edge_attr[0])), edge_attr[1]
+        term = dropout(by_hand(conv.lin_edge, edge_attr[0])), edge_attr[1]
     elif edge_attr is not None:
-        term = F.dropout(by_hand(conv.lin_edge, edge_attr))
+        term = dropout(by_hand(conv.lin_edge, edge_attr))
     network = nn.Sequential(nn.ReLU(), conv.lin_relation) if aggr == "max" else nn.ReLU()
     expected = aggregate_by_loop(network, RICH, Inputs(query, key, term), aggr)
     assert_same([out], [expected if aggr == "max" else by_hand(conv.lin_relation, expected)])

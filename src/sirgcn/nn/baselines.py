@@ -15,6 +15,7 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, reset, zeros
 
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors
+from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.encoder import Repeated, through
 from sirgcn.nn.messages import attend, contextual_scores, deviation, edge_scores, maximum, weighted_sum
 from sirgcn.ops import Neighbors, tiled_aggregate
@@ -42,7 +43,7 @@ class Baseline(nn.Module):
             raise ValueError(f"dropout: expected 0 <= p < 1, got {dropout}")
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""

@@ -9,6 +9,8 @@ from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter
 
+from sirgcn.nn.dropout import Dropout
+
 
 class SIRReadout(Aggregation):
     r"""The soft-isomorphic graph readout (Section 3.2).
@@ -84,7 +86,7 @@ class VirtualNode(nn.Module):
         layers: list[nn.Module] = []
         for _ in range(num_layers):
             layers += [nn.Linear(channels, channels), make_norm(norm, channels), nn.LeakyReLU(0.2)]
-        self.mlp = nn.Sequential(*layers, nn.Dropout(dropout))
+        self.mlp = nn.Sequential(*layers, Dropout(dropout))
 
     def reset_parameters(self) -> None:
         """Draw the start vector and the MLP's parameters anew."""

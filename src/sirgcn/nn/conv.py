@@ -3,7 +3,6 @@
 import copy
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
@@ -12,6 +11,7 @@ from torch_geometric.typing import OptTensor
 from torch_geometric.utils import scatter
 
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_edge_index, as_neighbors, count_edges, with_stored_values
+from sirgcn.nn.dropout import dropout
 from sirgcn.nn.encoder import Repeated, through
 from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate, tiled_aggregate
 from sirgcn.ops.activation import Sigma
@@ -326,7 +326,7 @@ class SIRConv(MessagePassing):
         return neighbors
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout, self.training) if self.dropout else x
+        return dropout(x, self.dropout, self.training)
 
     def _check_nodes(
         self, source: Tensor | Repeated, target: Tensor | Repeated, graph: Graph, size: tuple[int, int] | None

@@ -13,6 +13,7 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 
 from sirgcn.nn.adjacency import Graph, as_edge_index, as_neighbors, with_self_loops
+from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.messages import weighted_sum
 from sirgcn.ops import Neighbors
 
@@ -123,7 +124,7 @@ class H2GCN(NodeNetwork):
         super().__init__(in_channels, out_channels)
         self.num_layers = num_layers
         self.embedding = Linear(in_channels, hidden_channels, bias=False, weight_initializer="glorot")
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         width = hidden_channels * (2 ** (num_layers + 1) - 1)
         self.classifier = Linear(width, self.classes, bias=False, weight_initializer="glorot")
 
@@ -185,7 +186,7 @@ class GloGNN(NodeNetwork):
         self.num_layers, self.alpha, self.beta, self.gamma, self.delta = num_layers, alpha, beta, gamma, delta
         self.of_features = nn.Linear(in_channels, hidden_channels)
         self.of_adjacency = nn.Linear(num_nodes, hidden_channels) if num_nodes is not None and delta < 1 else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.classifier = nn.Linear(hidden_channels, self.classes)
         self.orders = nn.Parameter(torch.full((orders,), 1 / orders))
 

@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sirgcn.nn.adjacency import Graph, as_neighbors, with_self_loops
+from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.heterophilous import NodeNetwork, Prepared
 from sirgcn.nn.messages import weighted_sum
 
@@ -37,12 +38,12 @@ class GPRGNN(NodeNetwork):
         super().__init__(in_channels, out_channels)
         self.alpha = alpha
         self.mlp = nn.Sequential(
-            nn.Dropout(dropout),
+            Dropout(dropout),
             nn.Linear(in_channels, hidden_channels),
             nn.ReLU(),
-            nn.Dropout(dropout),
+            Dropout(dropout),
             nn.Linear(hidden_channels, self.classes),
-            nn.Dropout(propagation_dropout),
+            Dropout(propagation_dropout),
         )
         self.gamma = nn.Parameter(torch.empty(order + 1))
         self._start()
@@ -104,9 +105,7 @@ class JacobiConv(NodeNetwork):
         if order < 1:
             raise ValueError(f"order: expected at least 1, got {order}")
         self.a, self.b, self.scale = a, b, scale
-        self.embedding = nn.Sequential(
-            nn.Dropout(input_dropout), nn.Linear(in_channels, self.classes), nn.Dropout(dropout)
-        )
+        self.embedding = nn.Sequential(Dropout(input_dropout), nn.Linear(in_channels, self.classes), Dropout(dropout))
         # The start of its authors' code: tanh(1 / gamma') gamma' is near 1.
         self.eta = nn.Parameter(torch.full((order,), min(1 / scale, 1.0)))
         self.filters = nn.Parameter(torch.ones(order + 1, self.classes))
@@ -164,7 +163,7 @@ class FSGNN(NodeNetwork):
         self.order, self.reduce = order, "sym_in" if normalize else "sum"
         self.embeddings = nn.ModuleList(nn.Linear(in_channels, hidden_channels) for _ in range(2 * order + 1))
         self.importance = nn.Parameter(torch.ones(2 * order + 1))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.classifier = nn.Linear(hidden_channels * (2 * order + 1), self.classes)
 
     def reset_parameters(self) -> None:

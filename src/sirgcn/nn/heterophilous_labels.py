@@ -12,6 +12,7 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, zeros
 
 from sirgcn.nn.adjacency import Graph
+from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.heterophilous import Loss, NodeNetwork, Prepared
 from sirgcn.nn.messages import edge_scores, weighted_sum
 from sirgcn.ops import Neighbors
@@ -50,7 +51,7 @@ class CPGNN(NodeNetwork):
         self.num_layers, self.pretraining, self.prior_weight = num_layers, pretraining, prior_weight
         self.prior = nn.Sequential(
             Linear(in_channels, hidden_channels, bias=False, weight_initializer="glorot"),
-            nn.Dropout(dropout),
+            Dropout(dropout),
             nn.ReLU(),
             Linear(hidden_channels, self.classes, bias=False, weight_initializer="glorot"),
         )
@@ -185,7 +186,7 @@ class GBKGNN(NodeNetwork):
         super().__init__(in_channels, out_channels)
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), self.classes]
         self.layers = nn.ModuleList(_BiKernel(*pair) for pair in pairwise(widths))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.gate_weight = gate_weight
 
     def scores(self, x: Tensor, prepared: Prepared) -> Tensor:

@@ -15,6 +15,7 @@ from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors, with_self_loops, 
 from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode, make_norm
 from sirgcn.nn.conv import SIRConv
 from sirgcn.nn.convs import find_conv, make_conv
+from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.encoder import MAX_TABLE, OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder, Repeated, through
 from sirgcn.ops.activation import Sigma
 
@@ -178,7 +179,7 @@ class SIRNet(nn.Module):
         if isinstance(encoder_act, str):
             self.encoder_act = Sigma(encoder_act)
         self.positional = None if positional is None else PositionalEncoder(positional, pe_dim, width)
-        self.input_dropout = nn.Dropout(input_dropout)
+        self.input_dropout = Dropout(input_dropout)
         self.random_features = RandomFeatures(random_features, random_seed) if random_features else None
         width += random_features
         if width != hidden_channels and (block != "residual" or virtual_node):
@@ -205,7 +206,7 @@ class SIRNet(nn.Module):
             layer = make_conv(conv, in_width, hidden_channels, conv_dropout, self.edge_dim, **options)
             added = None
             if block == "residual" and residual:
-                added = nn.Sequential(nn.Linear(in_width, hidden_channels), nn.Dropout(residual_dropout))
+                added = nn.Sequential(nn.Linear(in_width, hidden_channels), Dropout(residual_dropout))
             self.blocks.append(_BLOCKS[block](layer, added, hidden_channels, norm, self.act, dropout))
         self.feed_forwards = nn.ModuleList(
             _FeedForward(hidden_channels, feed_forward, norm, self.act, dropout) if feed_forward else nn.Identity()
@@ -353,7 +354,7 @@ class _Block(nn.Module):
         self.residual = residual
         self.norm = make_norm(norm, channels)
         self.act = act
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
 
 class _PostNorm(_Block):
@@ -404,9 +405,9 @@ class _FeedForward(nn.Module):
             make_norm(norm, channels),
             nn.Linear(channels, expansion * channels),
             act,
-            nn.Dropout(dropout),
+            Dropout(dropout),
             nn.Linear(expansion * channels, channels),
-            nn.Dropout(dropout),
+            Dropout(dropout),
         )
 
     def forward(self, h: Tensor) -> Tensor:
