@@ -7,7 +7,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any, Protocol
 
 import torch
@@ -145,8 +147,8 @@ def unfinished(runs: Sequence[Run], settings: Settings) -> list[Run]:
 def expected_seconds(runs: Sequence[Run], settings: Settings) -> tuple[float, int]:
     """How long the runs will take, from what the records say of the same cell; how many it says nothing of.
 
-    Of an epoch, times the epochs, or of a whole timing. A cell without a record counts as the longest of the same
-    experiment.
+    Of an epoch, times the epochs, or of a whole timing: the median over the records of the cell, or where it has none,
+    of the experiment.
     """
     total, unknown, known = 0.0, 0, dict[str, list[dict[str, Any]]]()
     for run in runs:
@@ -161,7 +163,7 @@ def expected_seconds(runs: Sequence[Run], settings: Settings) -> tuple[float, in
             same = found
         model = run.experiment.model(run.model)
         times = run.experiment.train_for(model, run.reduced).epochs if is_training else 1
-        total += max((r.get(cost) or 0.0 for r in same), default=0.0) * times
+        total += median([r.get(cost) or 0.0 for r in same] or [0.0]) * times
     return total, unknown
 
 
@@ -304,7 +306,8 @@ def _train(
         "best_epoch": outcome.best_epoch,
         "stopped": outcome.stopped,
         "seconds": outcome.seconds,
-        "seconds_per_epoch": outcome.seconds / max(1, epochs),
+        # Of the median epoch: while the machine was busy with other things, epochs took longer.
+        "seconds_per_epoch": median(b - a for a, b in pairwise([0.0, *(row["seconds"] for row in outcome.history)])),
         "peak_memory_mb": peak_memory_mb(),
         "parameters": sum(p.numel() for p in network.parameters()),
         "weights_sha256": weights_sha256(network),

@@ -74,13 +74,18 @@ def _cost(comparison: Comparison) -> list[str]:
         if line.row.model != OURS and all(ratios.values()):
             time, size = (span(values) for values in ratios.values())
             found.append(f"{line.row.model} {time}x the time of an epoch and {size}x the parameters")
-    return [f"Beside {OURS}, as recorded: {'; '.join(found)}."] if found else []
+    return [f"Beside {OURS}, in the fastest run recorded of each: {'; '.join(found)}."] if found else []
 
 
 def _ratios(comparison: Comparison, cells: tuple[Cell, ...], cost: str) -> list[float]:
-    ours = {cell.column: cell.mean_of(cost) for cell in comparison.cells if cell.model == OURS}
-    ratios = (cell.mean_of(cost) / ours[cell.column] for cell in cells if cell.runs and ours.get(cell.column))
+    ours = {cell.column: _least(cell, cost) for cell in comparison.cells if cell.model == OURS}
+    ratios = (_least(cell, cost) / ours[cell.column] for cell in cells if ours.get(cell.column))
     return [ratio for ratio in ratios if math.isfinite(ratio)]
+
+
+def _least(cell: Cell, cost: str) -> float:
+    """Of the runs' costs: runs beside which the machine did other things took longer."""
+    return min((value for run in cell.runs if (value := getattr(run, cost)) is not None), default=math.nan)
 
 
 def _in(comparison: Comparison, column: Column) -> list[Cell]:
