@@ -325,5 +325,5 @@ def test_command_line_times_a_column_as_json_and_refuses_other_threads(tmp_path:
     assert [(record["model"], record["column"]) for record in found] == [
         (model, "n=20") for model in ("GCN", "SIR-GCN", "GIN")
     ]
-    with pytest.raises(ValueError, match=r"threads: timed is timed on 1; --set timing.threads=2 and timing"):
+    with pytest.raises(ValueError, match=r"--threads: timed is timed on 1; --set timing.threads=2 and timing"):
         CliRunner().invoke(app, [*command, "--threads", "2"], catch_exceptions=False)

@@ -12,6 +12,7 @@ import torch_geometric.nn as pyg
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.data import Batch, Data
 from torch_geometric.utils import add_remaining_self_loops, to_undirected
 
@@ -278,7 +279,7 @@ def test_edge_weights_scale_the_messages_of_gcn() -> None:
     assert_same([conv(h, RICH.neighbors(), None, weight)], [out + conv.bias])
 
 
-@pytest.mark.parametrize("name", ["gat", "gatv2", "transformer", "fagcn"])
+@pytest.mark.parametrize("name", ["gat", "transformer", "fagcn"])
 def test_scores_in_tiles_are_those_of_all_edges_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "TILE_ELEMENTS", 1)
     assert_is_formula(made(name), RICH, FORMULAS[name])
@@ -368,8 +369,6 @@ def test_convolution_repeats_bit_for_bit(name: str) -> None:
 def test_rows_of_a_table_give_what_they_stand_for(name: str) -> None:
     conv = made(name)
     assert conv.takes_repeated == (name not in ("gin", "fagcn"))
-    if not conv.takes_repeated:
-        return
     table, edge_index = torch.randn(3, WIDTH, dtype=torch.float64, requires_grad=True), torch.randint(20, (2, 60))
     kind = torch.randint(3, (20,))
     found, expected = (
@@ -380,9 +379,58 @@ def test_rows_of_a_table_give_what_they_stand_for(name: str) -> None:
 
 
 def test_rows_that_dropout_makes_differ_are_not_taken_from_a_table() -> None:
-    conv = make_conv("gcn", WIDTH, WIDTH, dropout=0.5)
-    assert not conv.train().takes_repeated
+    conv: Any = make_conv("gcn", WIDTH, WIDTH, dropout=0.5)
     assert conv.eval().takes_repeated
+    assert not conv.train().takes_repeated
+    rows, edge_index = Repeated(torch.randn(3, WIDTH), torch.randint(3, (20,))), torch.randint(20, (2, 60))
+    assert not torch.equal(conv(rows, edge_index), conv(rows, edge_index))
+
+
+@pytest.mark.parametrize("name", ["sir", "gcn", "gatv2"])
+def test_gradient_of_a_table_in_half_precision_counts_all_nodes(name: str) -> None:
+    conv: Any = make_conv(name, WIDTH, WIDTH)
+    table, kind = torch.randn(2, WIDTH), torch.randint(2, (20_000,))
+    edge_index = torch.stack([torch.randint(20_000, (20_000,)), torch.arange(20_000)])
+
+    def gradients(enabled: bool) -> list[Tensor]:
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            out = conv(Repeated(table, kind), edge_index)
+        return list(torch.autograd.grad(out.float().sum(), list(conv.parameters())))
+
+    for half, whole in zip(gradients(True), gradients(False), strict=True):
+        torch.testing.assert_close(half, whole, rtol=0.05, atol=0.02 * float(whole.abs().max()))
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_convolution_runs_in_inference_mode_with_frozen_weights_and_compiled(name: str) -> None:
+    conv, h = made(name), features(RICH).detach()
+    with torch.inference_mode():
+        inferred = conv(h, RICH.edge_index).clone()
+    torch._dynamo.reset()  # every layer is another form of the same function, of which only some are kept
+    compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
+    x = h.clone().requires_grad_()
+    found, exact = (
+        value_and_gradients(layer(x, RICH.neighbors()), [x, *conv.parameters()]) for layer in (compiled, conv)
+    )
+    assert_same(found, exact, 1e-9)
+    assert_same([inferred], exact[:1])
+    conv.requires_grad_(False)
+    assert_same(value_and_gradients(conv(x, RICH.edge_index), [x]), exact[:2])
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_convolution_can_be_checkpointed(name: str) -> None:
+    conv, h = made(name), features(RICH)
+    found = checkpoint(conv, h, RICH.edge_index, use_reentrant=False)
+    assert isinstance(found, Tensor)
+    exact = value_and_gradients(conv(h, RICH.edge_index), [h])
+    assert_same(value_and_gradients(found, [h]), exact)
+
+
+def test_transform_of_torch_func_is_refused() -> None:
+    conv = made("sage_pool")
+    with pytest.raises(RuntimeError, match=r"^SAGE: torch.func transforms and forward-mode derivatives are not supp"):
+        torch.func.grad(lambda h: conv(h, RICH.edge_index).sum())(features(RICH).detach())
 
 
 @pytest.mark.parametrize("name", CONVS)

@@ -47,7 +47,7 @@ def test_reduced_runs_are_not_ranked_with_full_ones() -> None:
 
 
 def test_cost_is_told_beside_sir_gcn() -> None:
-    cheap = run(model="GCN", test=0.1, seconds_per_epoch=0.1, parameters=4321)
+    cheap = run(model="GCN", test=0.1, seconds=4.0, history=[], parameters=4321)
     assert score_reading(table1(run(), cheap))[-1] == (
-        "Beside SIR-GCN, in the fastest run recorded of each: GCN 0.50x the time of an epoch and 1.00x the parameters."
+        "Beside SIR-GCN, with the same seeds: GCN 0.50x the time of an epoch and 1.00x the parameters."
     )

@@ -181,11 +181,11 @@ def _settings(
 
     timed = [experiment for experiment in experiments if experiment.kind != "training"]
     if timed and device != "cpu":
-        raise ValueError(f"device: {timed[0].name} is timed on the cpu, got {device!r}")
+        raise ValueError(f"--device: {timed[0].name} is timed on the cpu, got {device!r}")
     if timed and threads not in (None, timed[0].timing.threads):
         wanted = timed[0].timing.threads
         raise ValueError(
-            f"threads: {timed[0].name} is timed on {wanted}; --set timing.threads={threads} and "
+            f"--threads: {timed[0].name} is timed on {wanted}; --set timing.threads={threads} and "
             "timing.clock=wall change that"
         )
     deadline = None if budget is None else time.time() + _seconds(budget)

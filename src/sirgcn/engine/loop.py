@@ -91,7 +91,11 @@ class Trainer:
         self.checkpoints, self.every, self.should_stop, self.watcher = checkpoints, every, should_stop, watcher
         self.device = next(model.parameters()).device
         self.generator = torch.Generator().manual_seed(seed)
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
+        # The fused form does what the others do in a quarter of the time; not every device has it.
+        fused = self.device.type in ("cpu", "cuda")
+        self.optimizer = torch.optim.AdamW(
+            model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=fused
+        )
         self.plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
             self.optimizer, factor=config.factor, patience=config.patience
         )
@@ -215,7 +219,7 @@ class Trainer:
 
     def _check_and_clip(self) -> None:
         total = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
-        # Before it reaches the weights.
+        # Before it reaches the weights; a norm that is too large for a float counts too.
         if not math.isfinite(total):
             self._refuse(f"the norm of the gradient is {total:g}")
         if self.config.clip is not None:

@@ -4,9 +4,11 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 FORMAT = 1
@@ -19,6 +21,19 @@ KEY = ("experiment", "column", "model", "seed", "split", "reduced")
 def key_of(record: dict[str, Any]) -> tuple[Any, ...]:
     """What tells this run from others."""
     return tuple(record[name] for name in KEY)
+
+
+def seconds_per_epoch(record: Mapping[str, Any]) -> float | None:
+    """How long an epoch of a training took: the median one, as epochs take longer while a machine is busy.
+
+    The times of a history stand before an epoch's evaluation, so that an interval has one evaluation. Without an
+    interval it is the mean; None of what is no training.
+    """
+    times = [row["seconds"] for row in record.get("history") or () if row.get("seconds") is not None]
+    if len(times) > 1:
+        return median(later - earlier for earlier, later in pairwise(times))
+    seconds, epochs = record.get("seconds"), record.get("epochs")
+    return seconds / epochs if seconds is not None and epochs else None
 
 
 def append(path: str | Path, record: dict[str, Any]) -> None:

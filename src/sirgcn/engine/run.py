@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
@@ -156,14 +156,14 @@ def expected_seconds(runs: Sequence[Run], settings: Settings) -> tuple[float, in
             known[run.experiment.name] = records.read(settings.file(run.experiment))
         found = known[run.experiment.name]
         is_training = run.experiment.kind == "training"
-        cost = "seconds_per_epoch" if is_training else "seconds"
-        same = [r for r in found if (r["column"], r["model"]) == (run.column, run.model) and r.get(cost)]
-        if not same:
-            unknown += 1
-            same = found
+        cost = records.seconds_per_epoch if is_training else itemgetter("seconds")
+        timed = [record for record in found if record["status"] == DONE]
+        same = [record for record in timed if (record["column"], record["model"]) == (run.column, run.model)]
+        unknown += not same
+        costs = [cost(record) or 0.0 for record in same or timed]
         model = run.experiment.model(run.model)
         times = run.experiment.train_for(model, run.reduced).epochs if is_training else 1
-        total += median([r.get(cost) or 0.0 for r in same] or [0.0]) * times
+        total += median(costs or [0.0]) * times
     return total, unknown
 
 
@@ -306,8 +306,7 @@ def _train(
         "best_epoch": outcome.best_epoch,
         "stopped": outcome.stopped,
         "seconds": outcome.seconds,
-        # Of the median epoch: while the machine was busy with other things, epochs took longer.
-        "seconds_per_epoch": median(b - a for a, b in pairwise([0.0, *(row["seconds"] for row in outcome.history)])),
+        "seconds_per_epoch": records.seconds_per_epoch(vars(outcome) | {"epochs": epochs}),
         "peak_memory_mb": peak_memory_mb(),
         "parameters": sum(p.numel() for p in network.parameters()),
         "weights_sha256": weights_sha256(network),

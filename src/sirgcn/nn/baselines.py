@@ -17,8 +17,9 @@ from torch_geometric.nn.inits import glorot, reset, zeros
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.encoder import Repeated, through
-from sirgcn.nn.messages import attend, contextual_scores, deviation, edge_scores, maximum, weighted_sum
+from sirgcn.nn.messages import attend, context_scores, deviation, edge_scores, maximum, weighted_sum
 from sirgcn.ops import Neighbors, tiled_aggregate
+from sirgcn.ops.aggregate import under_transform
 
 Rows = Tensor | Repeated
 
@@ -59,6 +60,10 @@ class Baseline(nn.Module):
         self, h: Rows, graph: Graph, edge: EdgeAttr = None, edge_weight: Tensor | None = None, **context: Tensor
     ) -> Tensor:
         """Node features `(|V|, out_channels)`; `context` is what a layer needs beside the graph, see `Conv.takes`."""
+        if under_transform():
+            raise RuntimeError(
+                f"{type(self).__name__}: torch.func transforms and forward-mode derivatives are not supported"
+            )
         if not h.is_floating_point():
             raise ValueError(f"x: expected a floating-point dtype, got {h.dtype}")
         if h.dim() != 2 or h.size(1) != self.in_channels:
@@ -66,7 +71,9 @@ class Baseline(nn.Module):
         given = {"edge": edge, "edge_weight": edge_weight}
         given = {name: value for name, value in given.items() if value is not None}
         neighbors = as_neighbors(graph, h.size(0), h.size(0))
-        return self.convolve(h if isinstance(h, Repeated) else self.dropout(h), neighbors, **given, **context)
+        if not (isinstance(h, Repeated) and self.takes_repeated):
+            h = self.dropout(through(nn.Identity(), h))
+        return self.convolve(h, neighbors, **given, **context)
 
 
 class MLP(Baseline):
@@ -180,7 +187,7 @@ class GATv2(Baseline):
     def convolve(self, h: Rows, graph: Neighbors) -> Tensor:
         key = through(self.lin_key, h).unflatten(1, (self.heads, -1))
         query = key if self.lin_query is None else through(self.lin_query, h).unflatten(1, (self.heads, -1))
-        scores = contextual_scores(query, key, self.score.squeeze(0), graph, "leaky_relu(0.2)")
+        scores = context_scores(query, key, self.score.squeeze(0), graph, "leaky_relu(0.2)")
         return attend(scores, key, graph)
 
 

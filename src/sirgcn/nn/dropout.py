@@ -24,14 +24,18 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     dropped = round(p * _STEPS)
     if x.device.type != "cpu" or not 0 < dropped < _STEPS or torch.compiler.is_compiling() or under_transform():
         return F.dropout(x, p, True)
-    drawn = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
+    drawn = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device)
+    drawn.random_(torch.iinfo(torch.int64).min, None)
     lanes = drawn.view(torch.int16)[: x.numel()].view(x.shape)
-    kept = torch.ge(lanes, dropped - _STEPS // 2, out=torch.empty(x.shape, dtype=x.dtype))
+    kept = torch.ge(lanes, dropped - _STEPS // 2, out=torch.empty(x.shape, dtype=x.dtype, device=x.device))
     return x * kept.mul_(_STEPS / (_STEPS - dropped))
 
 
 class Dropout(nn.Dropout):
-    """`torch.nn.Dropout` by `dropout`."""
+    """`torch.nn.Dropout` by `dropout`, never in place."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__(p)
 
     def forward(self, input: Tensor) -> Tensor:
         """The input with elements dropped in training, as it is otherwise."""

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sirgcn.ops.reference import accumulation_dtype, cast
+
 OGB_ATOM = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 """Sizes of OGB's nine atom vocabularies."""
 
@@ -37,8 +39,11 @@ class Repeated:
 
     def through(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """The rows `(|V|, F)` of a function that acts on each row by itself."""
-        # Its backward sums in a fixed order; that of index_select does not.
-        return F.embedding(self.kind, function(self.table))
+        rows = function(self.table)
+        # Its backward sums in a fixed order, as that of index_select does not, and over all nodes of a kind: in half
+        # precision such a sum stops growing.
+        found = F.embedding(self.kind, cast(rows, accumulation_dtype(rows.dtype)))
+        return cast(found, rows.dtype)
 
     @property
     def shape(self) -> torch.Size:

@@ -1,18 +1,17 @@
 """Sums, maxima and attention over N(u) on the fused aggregation: what the other models of the tables are made of."""
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.utils import softmax
 
 from sirgcn.ops import Activation, Neighbors, sir_aggregate, tiled_aggregate
-from sirgcn.ops.aggregate import under_transform
+from sirgcn.ops.scores import contextual_scores
 
 # Elements of a tile of edges that stays in a cache: measured on DictionaryLookup, three times faster than all at once.
 TILE_ELEMENTS = 2**20
@@ -25,15 +24,23 @@ def weighted_sum(h: Tensor, graph: Neighbors, reduce: str = "sum", edge_weight: 
 
 def maximum(h: Tensor, graph: Neighbors) -> Tensor:
     """The maximum of h_v over N(u), 0 where it is empty."""
-    if h.device.type != "cpu" or torch.compiler.is_compiling() or under_transform():
+    if h.device.type != "cpu" or torch.compiler.is_compiling():
         return tiled_aggregate(nn.Identity(), torch.zeros_like(h), h, graph, reduce="max")
+    _spend_notice()
     ptr, source, _ = graph.by_target
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support", UserWarning)
-        ones, size = h.new_ones(graph.num_edges), (graph.num_targets, graph.num_sources)
-        adjacency = torch.sparse_csr_tensor(ptr, source, ones, size, check_invariants=False)
+    ones, size = h.new_ones(graph.num_edges), (graph.num_targets, graph.num_sources)
+    adjacency = torch.sparse_csr_tensor(ptr, source, ones, size, check_invariants=False)
     # torch's own kernel: over ten times faster than tiles of edges.
     return torch.sparse.mm(adjacency, h, "amax")
+
+
+@functools.cache
+def _spend_notice() -> None:
+    """torch says once in a process that its CSR tensors are in beta; of ours the user need not know."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        empty = torch.zeros(0, dtype=torch.int64)
+        torch.sparse_csr_tensor(torch.zeros(1, dtype=torch.int64), empty, empty, (0, 0))
 
 
 def deviation(h: Tensor, graph: Neighbors, eps: float) -> Tensor:
@@ -58,44 +65,16 @@ def edge_scores(score: Callable[[Tensor, Tensor], Tensor], query: Tensor, key: T
     return torch.cat([checkpoint(of_tile, *tile, use_reentrant=False, preserve_rng_state=False) for tile in tiles])
 
 
-def contextual_scores(query: Tensor, key: Tensor, weight: Tensor, graph: Neighbors, activation: str) -> Tensor:
+def context_scores(query: Tensor, key: Tensor, weight: Tensor, graph: Neighbors, activation: str) -> Tensor:
     """a_h . sigma(q_u + k_v) of every edge and head, `(|E|, H)`.
 
     Shapes: query and key `(|V|, H, F)`, weight a `(H, F)`.
     """
-    if torch.compiler.is_compiling() or under_transform():
+    if torch.compiler.is_compiling():
         sigma = Activation.parse(activation)
         return edge_scores(lambda q, k: (sigma(q + k) * weight).sum(-1), query, key, graph)
-    ends = zip(query.unbind(1), key.unbind(1), weight, strict=True)
-    heads = [_ContextualScores.apply(*end, graph, activation) for end in ends]  # type: ignore[no-untyped-call]
-    return torch.stack(heads, dim=-1)
-
-
-class _ContextualScores(torch.autograd.Function):
-    """The score a . sigma(q_u + k_v) is the derivative of <a, sum of w_uv sigma(q_u + k_v)> by w_uv.
-
-    So the fused aggregation gives the scores as a gradient, and theirs as its own.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, weight: Tensor, graph: Neighbors, activation: str) -> Tensor:
-        ctx.save_for_backward(query, key, weight)
-        ctx.others = graph, activation
-        ones = key.new_ones(graph.num_edges).requires_grad_()
-        with torch.enable_grad():
-            out = sir_aggregate(query.detach(), key.detach(), graph, None, ones, activation)
-        (scores,) = torch.autograd.grad(out, ones, weight.expand_as(out).contiguous())
-        return scores
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, weight = (tensor.detach() for tensor in ctx.saved_tensors)
-        graph, activation = ctx.others
-        ends = query.requires_grad_(), key.requires_grad_()
-        with torch.enable_grad():
-            out = sir_aggregate(*ends, graph, None, grad, activation)
-        return *torch.autograd.grad(out, ends, weight.expand_as(out).contiguous()), out.detach().sum(0), None, None
+    heads = zip(query.unbind(1), key.unbind(1), weight, strict=True)
+    return torch.stack([contextual_scores(*head, graph, activation) for head in heads], dim=-1)
 
 
 def attend(scores: Tensor, value: Tensor, graph: Neighbors) -> Tensor:

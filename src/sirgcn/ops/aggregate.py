@@ -237,7 +237,8 @@ class _Aggregate(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, edge, edge_weight = ctx.saved_tensors
+        # Once: torch's checkpointing unpacks a tensor a single time.
+        saved = query, key, edge, edge_weight = ctx.saved_tensors
         terms, neighbors, activation, backend = ctx.others
         terms = terms._replace(edge=edge, edge_weight=edge_weight)
         with torch.no_grad():
@@ -254,11 +255,9 @@ class _Aggregate(torch.autograd.Function):
                 grads = _BACKENDS[backend].backward(grad, query, key, neighbors, terms, activation, needs)
             grads = tuple(
                 None if g is None or not needed else cast(g, tensor.dtype)
-                for g, tensor, needed in zip(
-                    (grad_query, *grads), ctx.saved_tensors, ctx.needs_input_grad[:4], strict=True
-                )
+                for g, tensor, needed in zip((grad_query, *grads), saved, ctx.needs_input_grad[:4], strict=True)
             )
-        return *once_differentiable(grads, ctx.saved_tensors, "sir_aggregate"), None, None, None, None
+        return *once_differentiable(grads, saved, "sir_aggregate"), None, None, None, None
 
 
 def once_differentiable(

@@ -320,15 +320,15 @@ class _Tiled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        # Once: torch's checkpointing unpacks a tensor a single time.
+        saved = ctx.saved_tensors
         with torch.no_grad():
-            grads = _Tiled._grads(ctx, grad)
-        return once_differentiable(grads, ctx.saved_tensors, "tiled_aggregate")
+            grads = _Tiled._grads(ctx, _Inputs(*saved[:4]), saved[4], grad)
+        return once_differentiable(grads, saved, "tiled_aggregate")
 
     @staticmethod
-    def _grads(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def _grads(ctx: Any, inputs: _Inputs, winner: Tensor | None, grad: Tensor) -> tuple[Tensor | None, ...]:
         plan: _Plan = ctx.plan
-        *saved, winner = ctx.saved_tensors[:5]
-        inputs = _Inputs(*saved)
         state = _state(plan.network)
         if len(state) != len(ctx.state) or any(a is not b for a, b in zip(state, ctx.state, strict=True)):
             raise RuntimeError(

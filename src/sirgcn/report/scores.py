@@ -1,8 +1,8 @@
 """What a table of scores says: agreement with the paper, its ranking, where SIR-GCN is beaten, at what cost."""
 
-import math
 from collections.abc import Callable
 from itertools import combinations
+from statistics import fmean
 
 from sirgcn.report.cells import OURS, Cell, Comparison
 from sirgcn.report.claims import Column
@@ -74,18 +74,23 @@ def _cost(comparison: Comparison) -> list[str]:
         if line.row.model != OURS and all(ratios.values()):
             time, size = (span(values) for values in ratios.values())
             found.append(f"{line.row.model} {time}x the time of an epoch and {size}x the parameters")
-    return [f"Beside {OURS}, in the fastest run recorded of each: {'; '.join(found)}."] if found else []
+    return [f"Beside {OURS}, with the same seeds: {'; '.join(found)}."] if found else []
 
 
 def _ratios(comparison: Comparison, cells: tuple[Cell, ...], cost: str) -> list[float]:
-    ours = {cell.column: _least(cell, cost) for cell in comparison.cells if cell.model == OURS}
-    ratios = (_least(cell, cost) / ours[cell.column] for cell in cells if ours.get(cell.column))
-    return [ratio for ratio in ratios if math.isfinite(ratio)]
+    """In each column, over the runs of the seeds that SIR-GCN was run with too."""
+    ours = {cell.column: _costs(cell, cost) for cell in comparison.cells if cell.model == OURS}
+    ratios = []
+    for cell in cells:
+        theirs, of_ours = _costs(cell, cost), ours.get(cell.column, {})
+        both = theirs.keys() & of_ours.keys()
+        if both:
+            ratios.append(fmean(theirs[seed] for seed in both) / fmean(of_ours[seed] for seed in both))
+    return ratios
 
 
-def _least(cell: Cell, cost: str) -> float:
-    """Of the runs' costs: runs beside which the machine did other things took longer."""
-    return min((value for run in cell.runs if (value := getattr(run, cost)) is not None), default=math.nan)
+def _costs(cell: Cell, cost: str) -> dict[int, float]:
+    return {run.seed: value for run in cell.runs if (value := getattr(run, cost))}
 
 
 def _in(comparison: Comparison, column: Column) -> list[Cell]:

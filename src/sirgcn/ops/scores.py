@@ -1,0 +1,82 @@
+"""Scores of edges as GATv2 has them, by the backends of the aggregation."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sirgcn.ops.activation import Activation
+from sirgcn.ops.aggregate import _BACKENDS, check_nodes, check_width, choose_backend, once_differentiable
+from sirgcn.ops.neighbors import Neighbors
+from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype, cast
+
+
+def contextual_scores(
+    query: Float[Tensor, "targets d"],
+    key: Float[Tensor, "sources d"],
+    weight: Float[Tensor, " d"],
+    neighbors: Neighbors,
+    activation: str | Activation = "leaky_relu(0.2)",
+) -> Float[Tensor, " edges"]:
+    r"""A score for every edge, in the order of the input, without a tensor of edges by channels.
+
+    .. math:: s_{uv} = a^\top \sigma(q_u + k_v)
+
+    It is the derivative of :math:`a^\top \sum_v w_{uv} \sigma(q_u + k_v)` by :math:`w_{uv}`, so that the backward pass
+    of the aggregation gives the scores, and with their gradient as w the aggregation gives that of q, k and a.
+
+    Scores of half-precision terms are float32. A second derivative is refused.
+    """
+    sigma = Activation.parse(activation)
+    check_nodes(query, key, neighbors, max_dim=2)
+    check_width(query, key)
+    dtype = torch.promote_types(query.dtype, key.dtype)
+    ends = cast(query, dtype), cast(key, dtype), cast(weight, dtype)
+    backend = choose_backend(None, query.device)
+    if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in ends):
+        return _scores(*ends, neighbors, sigma, backend)
+    out: Tensor = _ContextualScores.apply(*ends, neighbors, sigma, backend)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _scores(
+    query: Tensor, key: Tensor, weight: Tensor, neighbors: Neighbors, sigma: Activation, backend: str
+) -> Tensor:
+    terms = _weighted(query.new_ones(neighbors.num_edges, dtype=accumulation_dtype(query.dtype)))
+    needs = Needs(edge=False, edge_weight=True)
+    scores = _BACKENDS[backend].backward(_rows(weight, query), query, key, neighbors, terms, sigma, needs)[2]
+    assert scores is not None
+    return scores
+
+
+def _weighted(edge_weight: Tensor) -> EdgeTerms:
+    return EdgeTerms(None, None, edge_weight, None, None)
+
+
+def _rows(weight: Tensor, query: Tensor) -> Tensor:
+    return weight.expand_as(query).contiguous()
+
+
+class _ContextualScores(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, weight: Tensor, neighbors: Neighbors, sigma: Activation, backend: str
+    ) -> Tensor:
+        ctx.save_for_backward(query, key, weight)
+        ctx.others = neighbors, sigma, backend
+        return _scores(query, key, weight, neighbors, sigma, backend)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        saved = query, key, weight = ctx.saved_tensors
+        neighbors, sigma, backend = ctx.others
+        with torch.no_grad():
+            kernels, terms = _BACKENDS[backend], _weighted(grad.contiguous())
+            out, slopes = kernels.forward(query, key, neighbors, terms, sigma, True)
+            assert slopes is not None
+            needs = Needs(edge=False, edge_weight=False)
+            grad_key = kernels.backward(_rows(weight, query), query, key, neighbors, terms, sigma, needs)[0]
+            found = (slopes.mul_(weight), grad_key, out.sum(0, dtype=slopes.dtype))
+            grads = tuple(cast(g, query.dtype) for g in found)
+        return *once_differentiable(grads, saved, "contextual_scores"), None, None, None
