@@ -133,7 +133,8 @@ def test_learning_rate_warms_up_and_falls_on_a_plateau() -> None:
     outcome, _, _ = train(graph_task(), epochs=9, lr=1e-7, warmup=4, **settings)
     rates = [row["lr"] * 1e7 for row in outcome.history]
     assert rates[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
-    assert rates[4:] == pytest.approx([1.0, 1.0, 0.5, 0.5, 0.25])
+    # The third epoch counts as bad too, but its halving is overtaken by the warm-up.
+    assert rates[4:] == pytest.approx([1.0, 0.5, 0.5, 0.25, 0.25])
 
 
 def test_cosine_falls_to_nothing() -> None:

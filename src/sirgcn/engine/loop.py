@@ -254,7 +254,8 @@ class Trainer:
             "seconds": round(state.seconds, 3),
         }
         state.history.append(row)
-        if config.schedule == "plateau" and state.epoch + 1 >= config.warmup:
+        # Also while the rate is still rising, as in the authors' runs: a good epoch of the warm-up counts as the best.
+        if config.schedule == "plateau":
             self.plateau.step(train_loss)  # type: ignore[arg-type]
         self._select(val_loss, val)
         self._stop(train_loss, val_loss, val)
