@@ -46,6 +46,15 @@ def test_reduced_runs_are_not_ranked_with_full_ones() -> None:
     assert not any("pairs" in sentence or "beaten" in sentence for sentence in said)
 
 
+def test_run_that_makes_most_of_a_mean_is_told() -> None:
+    count = {"experiment": "hetero_edge_count", "table": 2, "metric": "mse", "higher_is_better": False, "column": "c=4"}
+    values = [0.001, 0.002, 0.003, 0.2]
+    runs = [run(**count, seed=seed, test=value) for seed, value in enumerate(values)]
+    sentence = "One run makes more than half of a mean: SIR-GCN, c=4: median 0.0025, mean without it 0.0020."
+    assert sentence in score_reading(compare(runs)[1])
+    assert not any("One run" in text for text in score_reading(compare(runs[:3])[1]))
+
+
 def test_cost_is_told_beside_sir_gcn() -> None:
     cheap = run(model="GCN", test=0.1, seconds=4.0, history=[], parameters=4321)
     assert score_reading(table1(run(), cheap))[-1] == (

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from itertools import combinations
-from statistics import fmean
+from statistics import fmean, median
 
 from sirgcn.report.cells import OURS, Cell, Comparison
 from sirgcn.report.claims import Column
@@ -14,7 +14,7 @@ def score_reading(comparison: Comparison) -> list[str]:
     run = [cell for cell in comparison.cells if cell.runs]
     if not run:
         return []
-    return [*_agreement(run), *_ranking(comparison), *_beaten(comparison), *_cost(comparison)]
+    return [*_agreement(run), *_outliers(run), *_ranking(comparison), *_beaten(comparison), *_cost(comparison)]
 
 
 def _agreement(run: list[Cell]) -> list[str]:
@@ -26,6 +26,19 @@ def _agreement(run: list[Cell]) -> list[str]:
             text = f"{name}: {len(cells) - len(outside)} of {len(cells)} cells lie within the published mean ± 2 std"
             sentences.append(f"{text}; not {'; '.join(map(_named, outside))}." if outside else f"{text}.")
     return sentences
+
+
+def _outliers(run: list[Cell]) -> list[str]:
+    """Means of which one run makes more than half."""
+    found = []
+    for cell in run:
+        if len(cell.values) > 2:
+            *others, _ = sorted(cell.values, key=lambda value: abs(value - median(cell.values)))
+            if abs(cell.mean - fmean(others)) > abs(cell.mean) / 2:
+                digits = max(cell.decimals, 4)
+                texts = (f"{value:.{digits}f}" for value in (median(cell.values), fmean(others)))
+                found.append("{}, {}: median {}, mean without it {}".format(cell.model, cell.column.name, *texts))
+    return [f"One run makes more than half of a mean: {'; '.join(found)}."] if found else []
 
 
 def _named(cell: Cell) -> str:
