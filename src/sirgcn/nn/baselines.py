@@ -17,7 +17,7 @@ from torch_geometric.nn.inits import glorot, reset, zeros
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.encoder import Repeated, through
-from sirgcn.nn.messages import attend, context_scores, deviation, edge_scores, maximum, weighted_sum
+from sirgcn.nn.messages import attend, deviation, edge_scores, head_scores, maximum, weighted_sum
 from sirgcn.ops import Neighbors, tiled_aggregate
 from sirgcn.ops.aggregate import under_transform
 
@@ -187,7 +187,7 @@ class GATv2(Baseline):
     def convolve(self, h: Rows, graph: Neighbors) -> Tensor:
         key = through(self.lin_key, h).unflatten(1, (self.heads, -1))
         query = key if self.lin_query is None else through(self.lin_query, h).unflatten(1, (self.heads, -1))
-        scores = context_scores(query, key, self.score.squeeze(0), graph, "leaky_relu(0.2)")
+        scores = head_scores(query, key, self.score.squeeze(0), graph, "leaky_relu(0.2)")
         return attend(scores, key, graph)
 
 

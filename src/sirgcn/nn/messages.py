@@ -65,7 +65,7 @@ def edge_scores(score: Callable[[Tensor, Tensor], Tensor], query: Tensor, key: T
     return torch.cat([checkpoint(of_tile, *tile, use_reentrant=False, preserve_rng_state=False) for tile in tiles])
 
 
-def context_scores(query: Tensor, key: Tensor, weight: Tensor, graph: Neighbors, activation: str) -> Tensor:
+def head_scores(query: Tensor, key: Tensor, weight: Tensor, graph: Neighbors, activation: str) -> Tensor:
     """a_h . sigma(q_u + k_v) of every edge and head, `(|E|, H)`.
 
     Shapes: query and key `(|V|, H, F)`, weight a `(H, F)`.
