@@ -290,6 +290,8 @@ def test_huge_infinite_and_nan_arguments_are_as_in_torch(isa: str, dtype: torch.
     magnitude = torch.tensor([0, 20, 20.1, 87, 88, 88.5, 89, 90, 1e3, 1e6, 1e12, 1e20, 1e38, 3e38, torch.inf])
     z = torch.cat([magnitude, -magnitude, torch.tensor([torch.nan])]).to(dtype)
     found, expected = (sigma_and_slope(z, activation, backend) for backend in ("native", "reference"))
+    if activation == "gelu" and dtype == SINGLE:  # its slope at infinity is the limit, torch's is inf * 0
+        expected[1][z.isinf()] = expected[2][z.isinf()] = (z[z.isinf()] > 0).to(dtype)
     # As in the test of accuracy; what is wrong here is wrong by orders of magnitude or by a NaN.
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=2e-7, equal_nan=True)
 

@@ -70,12 +70,10 @@ INLINE void NAME(activate)(int kind, V z, V slope, V *f, V *df) {
         *df = NAME(pick)(positive, one, e + one);
         return;
     }
-    case GELU: {
-        V cdf = half * (one + NAME(erf)(z * (REAL)0.70710678118654752440));
-        *f = z * cdf;
-        *df = cdf + z * NAME(exp)(z * z * (REAL)-0.5) * (REAL)0.39894228040143267794;
+    case GELU:
+        *f = half * z * (one + NAME(erf)(z * (REAL)0.70710678118654752440));
+        *df = NAME(gelu_slope)(z);
         return;
-    }
     case GELU_TANH: {
         V inner = (z + z * z * z * (REAL)0.044715) * (REAL)0.79788456080286535588;
         V t = NAME(tanh)(inner);
