@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from sirgcn.ops import Neighbors, sir_aggregate
-from sirgcn.ops.aggregate import _BACKENDS
+from sirgcn.ops.aggregate import BACKENDS
 
 # The laws are stated on the CPU, where a GPU's backend works in Triton's interpreter only.
 BACKENDS = tuple(
-    name for name, entry in _BACKENDS.items() if entry.unavailable is None and "cpu" in (entry.devices or ("cpu",))
+    name for name, entry in BACKENDS.items() if entry.unavailable is None and "cpu" in (entry.devices or ("cpu",))
 )
 REDUCTIONS = ("sum", "mean", "sym", "sym_in")
 EDGE_FORMS = ("none", "dense", "table")

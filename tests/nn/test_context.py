@@ -154,6 +154,14 @@ def test_seed_gives_a_stream_of_its_own() -> None:
     assert torch.equal(RandomFeatures()(x), unseeded)
 
 
+def test_stream_goes_on_from_a_state_dict() -> None:
+    x = torch.zeros(4, 1)
+    first, second = RandomFeatures(seed=3), RandomFeatures(seed=3)
+    first(x)
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(second(x), first(x))
+
+
 @pytest.mark.parametrize("seed", [None, 0])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 def test_random_columns_stay_below_one_in_every_dtype(dtype: torch.dtype, seed: int | None) -> None:

@@ -130,7 +130,7 @@ class RandomFeatures(nn.Module):
     Args:
         channels: columns to append.
         seed: None draws from torch's global state; a number gives the module a stream of its own, which `restart`
-            begins again and which `torch.compile` cannot trace.
+            begins again, whose position `calls` is part of `state_dict`, and which `torch.compile` cannot trace.
 
     Shapes:
         - **input:** `(*, F)`
@@ -143,12 +143,13 @@ class RandomFeatures(nn.Module):
             raise ValueError(f"channels: expected at least 1, got {channels}")
         self.channels = channels
         self.seed = seed
-        self.calls = 0
+        self.calls: Tensor
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 
     def restart(self, seed: int | None = None) -> None:
         """Begin the stream again, with another seed if one is given."""
         self.seed = self.seed if seed is None else seed
-        self.calls = 0
+        self.calls.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
         """x with the random columns behind its own."""
@@ -157,7 +158,7 @@ class RandomFeatures(nn.Module):
             noise = torch.rand(shape, dtype=x.dtype, device=x.device)
         else:
             # A generator per call, on the CPU: the columns depend on seed and call, not on the device.
-            state = np.random.SeedSequence([self.seed, self.calls]).generate_state(1)
+            state = np.random.SeedSequence([self.seed, int(self.calls)]).generate_state(1)
             generator = torch.Generator().manual_seed(int(state[0]))
             noise = torch.rand(shape, generator=generator, dtype=x.dtype).to(x.device)
             self.calls += 1

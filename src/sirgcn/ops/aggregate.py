@@ -32,7 +32,7 @@ class Backend:
 
 
 # In the order in which a default is looked for; no devices means all.
-_BACKENDS: dict[str, Backend] = {
+BACKENDS: dict[str, Backend] = {
     "native": Backend(native_backend.forward, native_backend.backward, ("cpu",), native.UNAVAILABLE),
     "triton": Backend(
         triton_backend.forward, triton_backend.backward, triton_backend.DEVICES, triton_backend.UNAVAILABLE
@@ -43,7 +43,7 @@ _BACKENDS: dict[str, Backend] = {
 
 def backends() -> dict[str, str | None]:
     """The backends by name: None where one is available, else the reason why it is not."""
-    return {name: backend.unavailable for name, backend in _BACKENDS.items()}
+    return {name: backend.unavailable for name, backend in BACKENDS.items()}
 
 
 def sir_aggregate(
@@ -107,10 +107,10 @@ def sir_aggregate(
 
 def choose_backend(backend: str | None, device: torch.device | None = None) -> str:
     """The name of the backend for a device (None: any); one that is asked for and cannot serve is refused."""
-    if backend is not None and backend not in _BACKENDS:
-        raise ValueError(f"backend: expected one of {', '.join(_BACKENDS)}, got {backend!r}")
-    for name in _BACKENDS if backend is None else (backend,):
-        entry = _BACKENDS[name]
+    if backend is not None and backend not in BACKENDS:
+        raise ValueError(f"backend: expected one of {', '.join(BACKENDS)}, got {backend!r}")
+    for name in BACKENDS if backend is None else (backend,):
+        entry = BACKENDS[name]
         fits = device is None or not entry.devices or device.type in entry.devices
         if entry.unavailable is None and fits:
             return name
@@ -209,7 +209,7 @@ def _dispatch(
         graph = [neighbors.edge_index, *neighbors.by_target, *neighbors.by_source]
         return _aggregate(query, key, graph, *terms, activation.name, activation.slope, backend, needs_grad)[0]
     if not needs_grad:
-        return _BACKENDS[backend].forward(query, key, neighbors, terms, activation, False)[0]
+        return BACKENDS[backend].forward(query, key, neighbors, terms, activation, False)[0]
     out: Tensor = _Aggregate.apply(query, key, terms.edge, terms.edge_weight, terms, neighbors, activation, backend)  # type: ignore[no-untyped-call]
     return out
 
@@ -229,7 +229,7 @@ class _Aggregate(torch.autograd.Function):
         activation: Activation,
         backend: str,
     ) -> Tensor:
-        out, slopes = _BACKENDS[backend].forward(query, key, neighbors, terms, activation, ctx.needs_input_grad[0])
+        out, slopes = BACKENDS[backend].forward(query, key, neighbors, terms, activation, ctx.needs_input_grad[0])
         ctx.save_for_backward(query, key, edge, edge_weight)
         ctx.others = (terms, neighbors, activation, backend)
         ctx.slopes = slopes
@@ -247,12 +247,12 @@ class _Aggregate(torch.autograd.Function):
                 # The slopes give their memory to the gradient; a second backward pass computes them again.
                 slopes, ctx.slopes = ctx.slopes, None
                 if slopes is None:
-                    slopes = _BACKENDS[backend].forward(query, key, neighbors, terms, activation, True)[1]
+                    slopes = BACKENDS[backend].forward(query, key, neighbors, terms, activation, True)[1]
                 grad_query = slopes.mul_(grad)
             grads: tuple[Tensor | None, ...] = (None, None, None)
             if any(ctx.needs_input_grad[1:4]):
                 needs = Needs(*ctx.needs_input_grad[2:4])
-                grads = _BACKENDS[backend].backward(grad, query, key, neighbors, terms, activation, needs)
+                grads = BACKENDS[backend].backward(grad, query, key, neighbors, terms, activation, needs)
             grads = tuple(
                 None if g is None or not needed else cast(g, tensor.dtype)
                 for g, tensor, needed in zip((grad_query, *grads), saved, ctx.needs_input_grad[:4], strict=True)
@@ -314,7 +314,7 @@ def _aggregate(
     if edge is not None and edge_type is not None:
         _check_edge_type(edge_type, graph[0].size(1), edge.size(0))
     terms = EdgeTerms(edge, edge_type, edge_weight, target_weight, source_weight)
-    out, slopes = _BACKENDS[backend].forward(
+    out, slopes = BACKENDS[backend].forward(
         query, key, _neighbors(graph, query, key), terms, Activation(activation, slope), save
     )
     # An operator cannot return None: an empty tensor stands for what is absent.
@@ -337,7 +337,7 @@ def _aggregate_backward(
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     terms = EdgeTerms(edge, edge_type, edge_weight, target_weight, source_weight)
-    grad_key, grad_edge, grad_weight = _BACKENDS[backend].backward(
+    grad_key, grad_edge, grad_weight = BACKENDS[backend].backward(
         grad, query, key, _neighbors(graph, query, key), terms, Activation(activation, slope), Needs(True, True)
     )
     empty = query.new_empty(0)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sirgcn.ops.activation import Activation
-from sirgcn.ops.aggregate import _BACKENDS, check_nodes, check_width, choose_backend, once_differentiable
+from sirgcn.ops.aggregate import BACKENDS, check_nodes, check_width, choose_backend, once_differentiable
 from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype, cast
 
@@ -45,7 +45,7 @@ def _scores(
 ) -> Tensor:
     terms = _weighted(query.new_ones(neighbors.num_edges, dtype=accumulation_dtype(query.dtype)))
     needs = Needs(edge=False, edge_weight=True)
-    scores = _BACKENDS[backend].backward(_rows(weight, query), query, key, neighbors, terms, sigma, needs)[2]
+    scores = BACKENDS[backend].backward(_rows(weight, query), query, key, neighbors, terms, sigma, needs)[2]
     assert scores is not None
     return scores
 
@@ -72,7 +72,7 @@ class _ContextualScores(torch.autograd.Function):
         saved = query, key, weight = ctx.saved_tensors
         neighbors, sigma, backend = ctx.others
         with torch.no_grad():
-            kernels, terms = _BACKENDS[backend], _weighted(grad.contiguous())
+            kernels, terms = BACKENDS[backend], _weighted(grad.contiguous())
             out, slopes = kernels.forward(query, key, neighbors, terms, sigma, True)
             assert slopes is not None
             needs = Needs(edge=False, edge_weight=False)
