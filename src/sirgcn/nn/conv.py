@@ -16,6 +16,7 @@ from sirgcn.nn.encoder import Repeated, through
 from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate, tiled_aggregate
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.aggregate import check_edge, choose_backend, under_transform
+from sirgcn.ops.pairs import KindPairs, acts_alike
 from sirgcn.ops.reference import accumulation_dtype
 from sirgcn.ops.tiled import COMBINE
 
@@ -199,19 +200,43 @@ class SIRConv(MessagePassing):
         edge_attr: EdgeAttr,
         edge_weight: Tensor | None,
     ) -> Tensor:
-        query, key = self._drop(through(self.lin_query, target)), self._drop(through(self.lin_key, source))
-        edge: EdgeAttr = None
-        if self.lin_edge is not None:
-            table, kind = edge_attr if isinstance(edge_attr, tuple) else (edge_attr, None)
-            table = self._drop(self.lin_edge(table))
-            edge = table if kind is None else (table, kind)
-        if self._takes_plain_route():
-            out = self._propagate(query, key, graph, edge, edge_weight)
-        else:
-            neighbors = self._neighbors(graph, source, target)
-            out = self._fused(query, key, neighbors, edge, edge_weight)
+        neighbors = None if self._takes_plain_route() else self._neighbors(graph, source, target)
+        out = None if neighbors is None else self._by_pairs(source, target, neighbors, edge_weight)
+        if out is None:
+            query, key = self._drop(through(self.lin_query, target)), self._drop(through(self.lin_key, source))
+            edge: EdgeAttr = None
+            if self.lin_edge is not None:
+                table, kind = edge_attr if isinstance(edge_attr, tuple) else (edge_attr, None)
+                table = self._drop(self.lin_edge(table))
+                edge = table if kind is None else (table, kind)
+            if neighbors is None:
+                out = self._propagate(query, key, graph, edge, edge_weight)
+            else:
+                out = self._fused(query, key, neighbors, edge, edge_weight)
         # W_R after the sum, once per node; with max it acted on every edge.
         return out if self.aggr == "max" else self.lin_relation(out)
+
+    def _by_pairs(
+        self, source: Tensor | Repeated, target: Tensor | Repeated, neighbors: Neighbors, edge_weight: Tensor | None
+    ) -> Tensor | None:
+        """A network's messages once per pair of kinds; None where rows are not known to repeat or it does not pay."""
+        network, combine = self._network()
+        if (
+            not isinstance(source, Repeated)
+            or not isinstance(target, Repeated)
+            or isinstance(network, Sigma)
+            or self.aggr == "max"
+            or self.edge_dim is not None
+            or (self.training and self.dropout)
+            or torch.compiler.is_compiling()
+            or not acts_alike(network)
+        ):
+            return None
+        pairs = KindPairs.of(target.kind, source.kind, neighbors)
+        if pairs is None:
+            return None
+        query, key = self.lin_query(target.table), self.lin_key(source.table)
+        return pairs.aggregate(network, query, key, edge_weight, self.reduction, combine, self.backend)
 
     def _fused(
         self,

@@ -34,7 +34,7 @@ def linear_message(network: nn.Module) -> LinearMessage | None:
     """
     if any(getattr(_hooks, f"_global_{kind}_hooks") for kind in _HOOKS):
         return None
-    parts = _parts(network)
+    parts = known_parts(network)
     if parts is None:
         return None
     places = [i for i, part in enumerate(parts) if not isinstance(part, Activation)]
@@ -57,7 +57,7 @@ _IDENTITY = Activation("identity")
 _HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
 
 
-def _parts(module: nn.Module) -> list[Activation | nn.Module] | None:
+def known_parts(module: nn.Module) -> list[Activation | nn.Module] | None:
     """The activations and linear layers of a module in their order; None where it has anything else."""
     own = module.__dict__
     if any(own[f"_{kind}_hooks"] for kind in _HOOKS) or "forward" in own:
@@ -66,7 +66,7 @@ def _parts(module: nn.Module) -> list[Activation | nn.Module] | None:
     if kind is nn.Sequential:
         found: list[Activation | nn.Module] = []
         for child in own["_modules"].values():
-            parts = _parts(child)
+            parts = known_parts(child)
             if parts is None:
                 return None
             found += parts

@@ -1,0 +1,92 @@
+"""Messages between nodes of few kinds: one for every pair of kinds in place of one for every edge."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from sirgcn.ops.aggregate import sir_aggregate
+from sirgcn.ops.linear_messages import known_parts
+from sirgcn.ops.neighbors import Neighbors
+from sirgcn.ops.reference import accumulation_dtype, cast
+from sirgcn.ops.tiled import tiled_aggregate
+
+
+@dataclass(frozen=True, eq=False)
+class KindPairs:
+    r"""A graph whose nodes are of few kinds, so that edges between the same two kinds carry the same message.
+
+    .. math:: \sum_{v \in N(u)} w_{uv} \, g(Q_{i_u}, K_{j_v}) = \sum_{v \in N(u)} w_{uv} \, M_{i_u j_v}, \qquad
+        M_{ij} = g(Q_i, K_j)
+
+    with i_u and j_v the kinds of a target and of a source. The network g costs as much as there are pairs of kinds;
+    what is left per edge is to add a row. Build it with `of`.
+
+    Args:
+        target_kinds: the kinds i of targets with a neighbour, `[I]`.
+        source_kinds: the kinds j of sources with a neighbour, `[J]`.
+        original: the graph.
+        messages: the graph with the pair (i, j) of an edge, number i * J + j, in place of its source.
+    """
+
+    target_kinds: Int[Tensor, " I"]
+    source_kinds: Int[Tensor, " J"]
+    original: Neighbors
+    messages: Neighbors
+
+    @classmethod
+    def of(
+        cls, target_kind: Int[Tensor, " targets"], source_kind: Int[Tensor, " sources"], neighbors: Neighbors
+    ) -> "KindPairs | None":
+        """The pairs of a graph's kinds; None where there are more than half as many as edges, and nothing is gained."""
+        if neighbors.num_edges == 0:
+            return None
+        source, target = neighbors.edge_index
+        target_kinds, target_place = _distinct(target_kind, neighbors.in_degree() > 0)
+        source_kinds, source_place = _distinct(source_kind, neighbors.out_degree() > 0)
+        pairs = target_kinds.numel() * source_kinds.numel()
+        if 2 * pairs > neighbors.num_edges:
+            return None
+        pair = (target_place * source_kinds.numel()).index_select(0, target) + source_place.index_select(0, source)
+        edge_index = torch.stack([pair.to(target.dtype), target])
+        messages = Neighbors.from_edge_index(edge_index, (pairs, neighbors.num_targets))
+        return cls(target_kinds, source_kinds, neighbors, messages)
+
+    def aggregate(
+        self,
+        network: nn.Module,
+        query: Float[Tensor, "kinds d_query"],
+        key: Float[Tensor, "kinds d_key"],
+        edge_weight: Float[Tensor, " edges"] | None = None,
+        reduce: str = "sum",
+        combine: str = "add",
+        backend: str | None = None,
+    ) -> Float[Tensor, "targets d_out"]:
+        """`tiled_aggregate` with a row of query and key per kind; not for the maximum."""
+        count = self.source_kinds.numel()
+        query = query.index_select(0, self.target_kinds)
+        query = query.unsqueeze(1).expand(-1, count, -1).flatten(0, 1)
+        pair = torch.arange(query.size(0), device=query.device)
+        grid = Neighbors.from_edge_index(torch.stack([pair % count, pair]), (count, query.size(0)))
+        key = key.index_select(0, self.source_kinds)
+        message = tiled_aggregate(network, query, key, grid, combine=combine, backend=backend)
+        target_weight, source_weight = self.original.weights(reduce, accumulation_dtype(message.dtype))
+        if source_weight is not None:
+            factor = source_weight.index_select(0, self.original.edge_index[0])
+            edge_weight = factor if edge_weight is None else edge_weight * factor
+        nothing = message.new_zeros(self.messages.num_targets, message.size(-1))
+        out = sir_aggregate(nothing, message, self.messages, None, edge_weight, "identity", backend=backend)
+        return out if target_weight is None else cast(out * target_weight.unsqueeze(-1), out.dtype)
+
+
+def acts_alike(network: nn.Module) -> bool:
+    """Whether equal inputs are known to give equal messages: linear layers and activations, nothing random."""
+    return known_parts(network) is not None
+
+
+def _distinct(kind: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+    """The kinds of the nodes that are present, and for every such node the place of its kind among them."""
+    seen = present.new_zeros(int(kind.max()) + 1, dtype=torch.int64)
+    seen = seen.scatter_reduce(0, kind, present.to(seen.dtype), "amax")
+    return seen.nonzero().flatten(), (seen.cumsum(0) - 1).index_select(0, kind)
