@@ -75,7 +75,7 @@ class KindPairs:
         if source_weight is not None:
             factor = source_weight.index_select(0, self.original.edge_index[0])
             edge_weight = factor if edge_weight is None else edge_weight * factor
-        nothing = message.new_zeros(self.messages.num_targets, message.size(-1))
+        nothing = message.new_zeros(1, message.size(-1)).expand(self.messages.num_targets, -1)
         out = sir_aggregate(nothing, message, self.messages, None, edge_weight, "identity", backend=backend)
         return out if target_weight is None else cast(out * target_weight.unsqueeze(-1), out.dtype)
 
