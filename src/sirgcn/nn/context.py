@@ -149,7 +149,7 @@ class RandomFeatures(nn.Module):
     def restart(self, seed: int | None = None) -> None:
         """Begin the stream again, with another seed if one is given."""
         self.seed = self.seed if seed is None else seed
-        self.calls.zero_()
+        self.calls = torch.zeros_like(self.calls)
 
     def forward(self, x: Tensor) -> Tensor:
         """x with the random columns behind its own."""
@@ -161,7 +161,7 @@ class RandomFeatures(nn.Module):
             state = np.random.SeedSequence([self.seed, int(self.calls)]).generate_state(1)
             generator = torch.Generator().manual_seed(int(state[0]))
             noise = torch.rand(shape, generator=generator, dtype=x.dtype).to(x.device)
-            self.calls += 1
+            self.calls = self.calls + 1
         return torch.cat([x, noise], dim=-1)
 
     def extra_repr(self) -> str:

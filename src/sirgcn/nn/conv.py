@@ -35,7 +35,8 @@ class SIRConv(MessagePassing):
         h_u^* = \mathrm{MLP}_{Res}(h_u) + \bigoplus_{v \in N(u)} W_R \, \sigma(W_Q h_u + W_E h_{u,v} + W_K h_v)
 
     The matrix products are per node; an edge costs only sigma, except for `max`, where W_R acts on every edge, and for
-    a sigma or message network that is a module of its own: these work through tiles of edges.
+    a sigma or message network that is a module of its own: these work through tiles of edges, or, where x is `Repeated`
+    rows of few kinds, through the pairs of kinds.
 
     Parameters, also those of the modules given, are drawn anew when the layer is built, as PyG's layers do.
 
@@ -220,19 +221,22 @@ class SIRConv(MessagePassing):
         self, source: Tensor | Repeated, target: Tensor | Repeated, neighbors: Neighbors, edge_weight: Tensor | None
     ) -> Tensor | None:
         """A network's messages once per pair of kinds; None where rows are not known to repeat or it does not pay."""
+        if not isinstance(source, Repeated) or not isinstance(target, Repeated) or self.aggr == "max":
+            return None
         network, combine = self._network()
         if (
-            not isinstance(source, Repeated)
-            or not isinstance(target, Repeated)
-            or isinstance(network, Sigma)
-            or self.aggr == "max"
+            isinstance(network, Sigma)
             or self.edge_dim is not None
             or (self.training and self.dropout)
             or torch.compiler.is_compiling()
+            or torch.is_autocast_enabled(source.device.type)
+            or source.dtype not in (torch.float32, torch.float64)
+            or choose_backend(self.backend, source.device) == "reference"
             or not acts_alike(network)
         ):
             return None
-        pairs = KindPairs.of(target.kind, source.kind, neighbors)
+        num_kinds = target.table.size(0), source.table.size(0)
+        pairs = KindPairs.of(target.kind, source.kind, num_kinds, neighbors)
         if pairs is None:
             return None
         query, key = self.lin_query(target.table), self.lin_key(source.table)

@@ -32,8 +32,6 @@ def linear_message(network: nn.Module) -> LinearMessage | None:
     dropout that drops nothing; either activation may be absent. A subclass, a hook or a `forward` of its own may
     compute something else, and so is not known.
     """
-    if any(getattr(_hooks, f"_global_{kind}_hooks") for kind in _HOOKS):
-        return None
     parts = known_parts(network)
     if parts is None:
         return None
@@ -58,7 +56,9 @@ _HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
 
 
 def known_parts(module: nn.Module) -> list[Activation | nn.Module] | None:
-    """The activations and linear layers of a module in their order; None where it has anything else."""
+    """The activations and linear layers of a module in their order; None where it has anything else, or hooks."""
+    if any(getattr(_hooks, f"_global_{kind}_hooks") for kind in _HOOKS):
+        return None
     own = module.__dict__
     if any(own[f"_{kind}_hooks"] for kind in _HOOKS) or "forward" in own:
         return None

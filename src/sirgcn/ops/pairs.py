@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from sirgcn.ops.aggregate import sir_aggregate
 from sirgcn.ops.linear_messages import known_parts
 from sirgcn.ops.neighbors import Neighbors
-from sirgcn.ops.reference import accumulation_dtype, cast
 from sirgcn.ops.tiled import tiled_aggregate
+
+_PAIRS_PER_NODE = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,17 +38,26 @@ class KindPairs:
 
     @classmethod
     def of(
-        cls, target_kind: Int[Tensor, " targets"], source_kind: Int[Tensor, " sources"], neighbors: Neighbors
+        cls,
+        target_kind: Int[Tensor, " targets"],
+        source_kind: Int[Tensor, " sources"],
+        num_kinds: tuple[int, int],
+        neighbors: Neighbors,
     ) -> "KindPairs | None":
-        """The pairs of a graph's kinds; None where there are more than half as many as edges, and nothing is gained."""
-        if neighbors.num_edges == 0:
+        """The pairs of a graph's kinds; None where they are too many to gain time, or to keep memory linear in nodes.
+
+        Args:
+            target_kind, source_kind: the kind of every node.
+            num_kinds: how many kinds of targets and of sources there are.
+            neighbors: the graph.
+        """
+        target_kinds, target_place = _distinct(target_kind, num_kinds[0], neighbors.in_degree() > 0)
+        source_kinds, source_place = _distinct(source_kind, num_kinds[1], neighbors.out_degree() > 0)
+        pairs = target_kinds.numel() * source_kinds.numel()
+        most = min(neighbors.num_edges // 2, _PAIRS_PER_NODE * (neighbors.num_sources + neighbors.num_targets))
+        if not 0 < pairs <= most:
             return None
         source, target = neighbors.edge_index
-        target_kinds, target_place = _distinct(target_kind, neighbors.in_degree() > 0)
-        source_kinds, source_place = _distinct(source_kind, neighbors.out_degree() > 0)
-        pairs = target_kinds.numel() * source_kinds.numel()
-        if 2 * pairs > neighbors.num_edges:
-            return None
         pair = (target_place * source_kinds.numel()).index_select(0, target) + source_place.index_select(0, source)
         edge_index = torch.stack([pair.to(target.dtype), target])
         messages = Neighbors.from_edge_index(edge_index, (pairs, neighbors.num_targets))
@@ -63,21 +73,21 @@ class KindPairs:
         combine: str = "add",
         backend: str | None = None,
     ) -> Float[Tensor, "targets d_out"]:
-        """`tiled_aggregate` with a row of query and key per kind; not for the maximum."""
-        count = self.source_kinds.numel()
-        query = query.index_select(0, self.target_kinds)
-        query = query.unsqueeze(1).expand(-1, count, -1).flatten(0, 1)
+        """`tiled_aggregate` with a row of query and key per kind, in float32 and float64, without max."""
+        # Expanded at both ends: torch sums the gradients in a fixed order, as it does not where rows are selected.
+        shape = (self.target_kinds.numel(), self.source_kinds.numel(), -1)
+        query = query.index_select(0, self.target_kinds).unsqueeze(1).expand(shape).flatten(0, 1)
+        key = key.index_select(0, self.source_kinds).unsqueeze(0).expand(shape).flatten(0, 1)
         pair = torch.arange(query.size(0), device=query.device)
-        grid = Neighbors.from_edge_index(torch.stack([pair % count, pair]), (count, query.size(0)))
-        key = key.index_select(0, self.source_kinds)
-        message = tiled_aggregate(network, query, key, grid, combine=combine, backend=backend)
-        target_weight, source_weight = self.original.weights(reduce, accumulation_dtype(message.dtype))
+        each = Neighbors.from_edge_index(pair.expand(2, -1), query.size(0))
+        message = tiled_aggregate(network, query, key, each, combine=combine, backend=backend)
+        target_weight, source_weight = self.original.weights(reduce, message.dtype)
         if source_weight is not None:
             factor = source_weight.index_select(0, self.original.edge_index[0])
             edge_weight = factor if edge_weight is None else edge_weight * factor
         nothing = message.new_zeros(1, message.size(-1)).expand(self.messages.num_targets, -1)
         out = sir_aggregate(nothing, message, self.messages, None, edge_weight, "identity", backend=backend)
-        return out if target_weight is None else cast(out * target_weight.unsqueeze(-1), out.dtype)
+        return out if target_weight is None else out * target_weight.unsqueeze(-1)
 
 
 def acts_alike(network: nn.Module) -> bool:
@@ -85,8 +95,8 @@ def acts_alike(network: nn.Module) -> bool:
     return known_parts(network) is not None
 
 
-def _distinct(kind: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+def _distinct(kind: Tensor, num_kinds: int, present: Tensor) -> tuple[Tensor, Tensor]:
     """The kinds of the nodes that are present, and for every such node the place of its kind among them."""
-    seen = present.new_zeros(int(kind.max()) + 1, dtype=torch.int64)
-    seen = seen.scatter_reduce(0, kind, present.to(seen.dtype), "amax")
+    seen = kind.new_zeros(num_kinds, dtype=torch.int64)
+    seen = seen.scatter_reduce(0, kind.to(torch.int64), present.to(torch.int64), "amax")
     return seen.nonzero().flatten(), (seen.cumsum(0) - 1).index_select(0, kind)
