@@ -11,6 +11,7 @@ from sirgcn.ops.linear_messages import known_parts
 from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.tiled import tiled_aggregate
 
+# At most: a few rows per node are memory that the layer needs anyway. A batch of DictionaryLookup(50) has 2.4.
 _PAIRS_PER_NODE = 4
 
 
