@@ -36,12 +36,14 @@ def compile_extension(folder: Path, isas: set[str], flags: list[str]) -> None:
             return made
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            files = list(pool.map(compile_file, ["module", "network", *(f"isa_{isa}" for isa in ISAS if isa in isas)]))
+            files = list(
+                pool.map(compile_file, ["module", "network", "product", *(f"isa_{isa}" for isa in ISAS if isa in isas)])
+            )
         absent = [
             f"-Wl,--defsym,{isa}_{table}=scalar_{table}"
             for isa in ISAS
             if isa not in isas
-            for table in ("kernels", "network")
+            for table in ("kernels", "network", "product")
         ]
         made = objects / "_kernels.abi3.so"
         subprocess.run([compiler, "-shared", *flags, *absent, *map(str, files), "-o", str(made), "-lm"], check=True)

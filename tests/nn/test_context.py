@@ -11,6 +11,7 @@ from torch_geometric.nn.aggr import SumAggregation
 
 from sirgcn import RandomFeatures, SIRReadout, VirtualNode
 from sirgcn.nn import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder, SIRConv
+from sirgcn.nn.linear import Linear
 
 # Graphs of 2, 0, 3 and 1 nodes.
 BATCH = torch.tensor([0, 0, 2, 2, 2, 3])
@@ -84,7 +85,7 @@ def test_virtual_node_is_spread_and_updated_by_the_formula(num_layers: int, resi
     spread = node.spread(x, state, BATCH)
     torch.testing.assert_close(spread, torch.stack([x[v] + state[int(BATCH[v])] for v in range(6)]))
     z = torch.stack([state[g] + x[g == BATCH].sum(0) for g in range(4)])
-    linears = [module for module in node.mlp if isinstance(module, nn.Linear)]
+    linears = [module for module in node.mlp if isinstance(module, Linear)]
     assert len(linears) == num_layers
     for linear in linears:
         # Batch norm starts with running mean 0 and variance 1.

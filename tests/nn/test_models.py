@@ -349,7 +349,7 @@ def test_feed_forward_follows_every_block() -> None:
     for part, feed_forward in zip(model.blocks, model.feed_forwards, strict=True):
         h = part(h, EDGE_INDEX, None, None)
         norm, first, _, _, second, _ = feed_forward.network
-        assert first.out_features == 32
+        assert first.out_channels == 32
         h = h + second(nn.functional.gelu(first(norm(h))))
     close(model(x, EDGE_INDEX), model.readout(h))
     run_and_learn(model, x, EDGE_INDEX)

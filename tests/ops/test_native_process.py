@@ -133,7 +133,15 @@ def test_laws_hold_for_vectors_of_64_bytes_on_any_machine() -> None:
         str(folder / "sirgcn/ops/native/_kernels.abi3.so"),
     ]
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "avx512"]
-    run = python("-m", "pytest", *options, "tests/ops/test_native.py", "tests/ops/test_native_network.py", **env)
+    run = python(
+        "-m",
+        "pytest",
+        *options,
+        "tests/ops/test_native.py",
+        "tests/ops/test_native_network.py",
+        "tests/ops/test_linear.py",
+        **env,
+    )
     assert run.returncode == 0, run.stdout[-10_000:] + run.stderr[-2_000:]
     assert " passed" in run.stdout
 

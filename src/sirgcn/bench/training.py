@@ -15,12 +15,12 @@ from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
 from sirgcn.bench.graphs import LeftOut
-from sirgcn.bench.peers import OURS
+from sirgcn.bench.peers import OURS, as_plain
 from sirgcn.data import DataError, Task, load
 from sirgcn.data.task import Part
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.loop import Trainer
-from sirgcn.nn import SIRConv, SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, preset
+from sirgcn.nn import SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, preset
 from sirgcn.ops import Neighbors
 
 PEER = "plain PyG"
@@ -73,10 +73,7 @@ def runs(epoch: Epoch) -> dict[str, Callable[[], Any]]:
     except DataError as error:
         raise LeftOut(str(error)) from error
     torch.manual_seed(0)
-    ours, theirs = epoch.network(), epoch.network()
-    for module in theirs.modules():
-        if isinstance(module, SIRConv):
-            module.fused = False
+    ours, theirs = epoch.network(), as_plain(epoch.network())
     settings = TrainConfig(epochs=1, batch_size=epoch.batch_size, selection="last", schedule="plateau")
     trainer = Trainer(ours, task, settings)
 

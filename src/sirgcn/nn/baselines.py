@@ -11,12 +11,12 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, reset, zeros
 
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.encoder import Repeated, through
+from sirgcn.nn.linear import Linear
 from sirgcn.nn.messages import attend, deviation, edge_scores, head_scores, maximum, weighted_sum
 from sirgcn.ops import Neighbors, tiled_aggregate
 from sirgcn.ops.aggregate import under_transform
@@ -236,10 +236,10 @@ class PNA(Baseline):
         _check_names("aggregators", aggregators, self.AGGREGATORS)
         _check_names("scalers", scalers, self.SCALERS)
         self.aggregators, self.scalers, self.delta = tuple(aggregators), tuple(scalers), delta
-        self.lin_message = nn.Linear(2 * in_channels, in_channels)
-        self.lin_update = nn.Linear((len(aggregators) * len(scalers) + 1) * in_channels, out_channels)
+        self.lin_message = Linear(2 * in_channels, in_channels)
+        self.lin_update = Linear((len(aggregators) * len(scalers) + 1) * in_channels, out_channels)
         self.norm = nn.BatchNorm1d(out_channels)
-        self.lin_mix = nn.Linear(out_channels, out_channels)
+        self.lin_mix = Linear(out_channels, out_channels)
 
     def convolve(self, h: Rows, graph: Neighbors, batch: Tensor | None = None) -> Tensor:
         of_source, of_target = self.lin_message.weight.split(self.in_channels, dim=1)

@@ -10,6 +10,7 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter
 
 from sirgcn.nn.dropout import Dropout
+from sirgcn.nn.linear import Linear
 
 
 class SIRReadout(Aggregation):
@@ -85,7 +86,7 @@ class VirtualNode(nn.Module):
         self.embedding = nn.Embedding(1, channels)
         layers: list[nn.Module] = []
         for _ in range(num_layers):
-            layers += [nn.Linear(channels, channels), make_norm(norm, channels), nn.LeakyReLU(0.2)]
+            layers += [Linear(channels, channels), make_norm(norm, channels), nn.LeakyReLU(0.2)]
         self.mlp = nn.Sequential(*layers, Dropout(dropout))
 
     def reset_parameters(self) -> None:

@@ -5,7 +5,6 @@ import copy
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
-from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 from torch_geometric.typing import OptTensor
 from torch_geometric.utils import scatter
@@ -13,6 +12,7 @@ from torch_geometric.utils import scatter
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_edge_index, as_neighbors, count_edges, with_stored_values
 from sirgcn.nn.dropout import dropout
 from sirgcn.nn.encoder import Repeated, through
+from sirgcn.nn.linear import Linear
 from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate, tiled_aggregate
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.aggregate import check_edge, choose_backend, under_transform

@@ -10,6 +10,7 @@ from torch import nn
 
 from sirgcn.nn.baselines import EGC, FAGCN, GAT, GCN, GIN, MLP, PNA, SAGE, GatedGCN, GATv2, Transformer
 from sirgcn.nn.conv import SIRConv
+from sirgcn.nn.linear import Linear
 from sirgcn.ops.activation import Sigma
 
 
@@ -94,7 +95,7 @@ def _sir(
         raise ValueError(f"sigma_layers: expected at least 0, got {sigma_layers}")
     parts: list[nn.Module] = [Sigma(activation)]
     for _ in range(sigma_layers):
-        parts += [nn.Linear(out_channels, out_channels), Sigma(activation)]
+        parts += [Linear(out_channels, out_channels), Sigma(activation)]
     sigma = nn.Sequential(*parts) if sigma_layers else parts[0]
     return SIRConv(
         in_channels, out_channels, aggr=aggr, activation=sigma, edge_dim=edge_dim, dropout=dropout, variant=variant

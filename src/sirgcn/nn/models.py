@@ -17,6 +17,7 @@ from sirgcn.nn.conv import SIRConv
 from sirgcn.nn.convs import find_conv, make_conv
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.encoder import MAX_TABLE, OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder, Repeated, through
+from sirgcn.nn.linear import Linear
 from sirgcn.ops.activation import Sigma
 
 
@@ -206,7 +207,7 @@ class SIRNet(nn.Module):
             layer = make_conv(conv, in_width, hidden_channels, conv_dropout, self.edge_dim, **options)
             added = None
             if block == "residual" and residual:
-                added = nn.Sequential(nn.Linear(in_width, hidden_channels), Dropout(residual_dropout))
+                added = nn.Sequential(Linear(in_width, hidden_channels), Dropout(residual_dropout))
             self.blocks.append(_BLOCKS[block](layer, added, hidden_channels, norm, self.act, dropout))
         self.feed_forwards = nn.ModuleList(
             _FeedForward(hidden_channels, feed_forward, norm, self.act, dropout) if feed_forward else nn.Identity()
@@ -331,7 +332,7 @@ class SIRNet(nn.Module):
         if isinstance(encoder, CategoricalEncoder):
             return encoder.table(edge_attr)
         # PyG keeps a single feature as [E] or [E, 1].
-        if isinstance(encoder, nn.Linear) and encoder.in_features == 1 and edge_attr.dim() == 1:
+        if isinstance(encoder, Linear) and encoder.in_channels == 1 and edge_attr.dim() == 1:
             edge_attr = edge_attr.unsqueeze(-1)
         _check_input("edge_attr", edge_attr, encoder)
         return encoder(edge_attr)
@@ -382,7 +383,7 @@ class _PreNorm(_Block):
 
     def __init__(self, conv: nn.Module, residual: nn.Sequential | None, channels: int, *rest: Any) -> None:
         super().__init__(conv, residual, channels, *rest)
-        self.lin = nn.Linear(channels, channels)
+        self.lin = Linear(channels, channels)
 
     def forward(self, h: Tensor, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None, **context: Tensor) -> Tensor:
         out = self.dropout(self.conv(self.norm(h), graph, edge, edge_weight, **context))
@@ -403,10 +404,10 @@ class _FeedForward(nn.Module):
         super().__init__()
         self.network = nn.Sequential(
             make_norm(norm, channels),
-            nn.Linear(channels, expansion * channels),
+            Linear(channels, expansion * channels),
             act,
             Dropout(dropout),
-            nn.Linear(expansion * channels, channels),
+            Linear(expansion * channels, channels),
             Dropout(dropout),
         )
 
@@ -420,7 +421,7 @@ def _mlp(widths: Sequence[int], act: nn.Module, norm: str | None, last_bias: boo
     layers: list[nn.Module] = []
     for i, (before, after) in enumerate(pairwise(widths), start=2):
         last = i == len(widths)
-        layers.append(nn.Linear(before, after, bias=last_bias or not last))
+        layers.append(Linear(before, after, bias=last_bias or not last))
         if not last:
             layers += [*([] if norm is None else [make_norm(norm, after)]), act]
     return nn.Sequential(*layers)
@@ -444,7 +445,7 @@ def _encoder(
         return CategoricalEncoder(channels, hidden), hidden
     if not isinstance(channels, int):
         raise ValueError(f"{argument}: {kind} takes one width, got the vocabularies {list(channels)}")
-    return (nn.Identity(), channels) if kind == "none" else (nn.Linear(channels, hidden), hidden)
+    return (nn.Identity(), channels) if kind == "none" else (Linear(channels, hidden), hidden)
 
 
 def _grouped(graph: Graph, num_nodes: int, convs: Iterable[SIRConv] = ()) -> Graph:
@@ -458,12 +459,12 @@ def _check_input(argument: str, features: Tensor, encoder: nn.Module) -> None:
     """Refuse what a linear encoder cannot take; the layers and the embeddings refuse for themselves."""
     if features.dim() > 2:
         raise ValueError(f"{argument}: expected shape [rows, features], got {list(features.shape)}")
-    if isinstance(encoder, nn.Linear):
+    if isinstance(encoder, Linear):
         if not features.is_floating_point():
             raise ValueError(f"{argument}: expected a floating-point dtype, got {features.dtype}")
-        if features.dim() != 2 or features.size(1) != encoder.in_features:
+        if features.dim() != 2 or features.size(1) != encoder.in_channels:
             raise ValueError(
-                f"{argument}: expected {encoder.in_features} features per row, got shape {list(features.shape)}"
+                f"{argument}: expected {encoder.in_channels} features per row, got shape {list(features.shape)}"
             )
 
 

@@ -12,8 +12,8 @@ from sirgcn.ops.aggregate import once_differentiable, under_transform
 from sirgcn.ops.native import network as native_network
 from sirgcn.ops.native.network import Inputs, Messages
 
-LINEAR = {("torch.nn.modules.linear", "Linear"), ("torch_geometric.nn.dense.linear", "Linear")}
-"""Linear layers by their full names: PyG's computes the same as torch's, and this room does not import PyG."""
+LINEAR = {(f"{room}.linear", "Linear") for room in ("torch.nn.modules", "torch_geometric.nn.dense", "sirgcn.nn")}
+"""Linear layers by their full names: all compute the same, and this room imports neither PyG nor the layers."""
 
 
 class LinearMessage(NamedTuple):
@@ -28,7 +28,7 @@ class LinearMessage(NamedTuple):
 def linear_message(network: nn.Module) -> LinearMessage | None:
     """The network as activation, linear layer, activation, or None where it is not exactly that.
 
-    Known are `nn.Sequential`s, nested or not, of activations of the table, one linear layer of torch or PyG, and
+    Known are `nn.Sequential`s, nested or not, of activations of the table, one linear layer of torch, PyG or ours, and
     dropout that drops nothing; either activation may be absent. A subclass, a hook or a `forward` of its own may
     compute something else, and so is not known.
     """

@@ -2,6 +2,7 @@
    WIDE_TILE and WIDE_SLOPE_TILE; TALL_ROWS and WIDE_ROWS of a matrix product, by two and by three vectors. */
 
 #include "network.h"
+#include "product.h"
 
 /* max(0, z), with NaN where z is NaN: the machine's maximum gives its second operand then. */
 #if defined(__AVX512F__) && BYTES == 64
@@ -43,6 +44,7 @@
 #define MAX_TILE WIDE_TILE
 #define MAX_SLOPE_TILE WIDE_SLOPE_TILE
 #include "kernels.h"
+#include "product_kernels.h"
 #include "network_kernels.h"
 #undef NAME
 #undef STORED
@@ -80,6 +82,7 @@
 #define MAX_TILE 2
 #define MAX_SLOPE_TILE 2
 #include "kernels.h"
+#include "product_kernels.h"
 #include "network_kernels.h"
 #undef NAME
 #undef STORED
@@ -98,3 +101,5 @@ const Kernel *const ISA(kernels)[NUM_DTYPES][2] = {
 };
 
 const NetworkKernels *const ISA(network)[2] = {[FLOAT32] = &ISA(f32_network), [FLOAT64] = &ISA(f64_network)};
+
+const ProductKernels *const ISA(product)[2] = {[FLOAT32] = &ISA(f32_product), [FLOAT64] = &ISA(f64_product)};

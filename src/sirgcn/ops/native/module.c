@@ -13,17 +13,22 @@
 
 #include "job.h"
 #include "network.h"
+#include "product.h"
 #include "threads.h"
 
 extern const Kernel *const scalar_kernels[NUM_DTYPES][2];
 extern const Kernel *const baseline_kernels[NUM_DTYPES][2];
 extern const NetworkKernels *const scalar_network[2];
+extern const ProductKernels *const scalar_product[2];
 extern const NetworkKernels *const baseline_network[2];
+extern const ProductKernels *const baseline_product[2];
 #if defined(__x86_64__)
 extern const Kernel *const avx2_kernels[NUM_DTYPES][2];
 extern const Kernel *const avx512_kernels[NUM_DTYPES][2];
 extern const NetworkKernels *const avx2_network[2];
+extern const ProductKernels *const avx2_product[2];
 extern const NetworkKernels *const avx512_network[2];
+extern const ProductKernels *const avx512_product[2];
 #endif
 
 typedef const Kernel *const (*KernelTable)[2];
@@ -31,7 +36,9 @@ typedef struct {
     const char *name;
     int bytes; /* of a vector */
     KernelTable kernels;
-    const NetworkKernels *const *network; /* of float32 and float64 */
+    /* Of float32 and float64. */
+    const NetworkKernels *const *network;
+    const ProductKernels *const *product;
 } Isa;
 
 /* The widest first; a row narrower than a vector takes the next one. */
@@ -49,11 +56,11 @@ static void find_isas(void) {
                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
-    if (avx512) isas[num_isas++] = (Isa){"avx512", 64, avx512_kernels, avx512_network};
-    if (avx2) isas[num_isas++] = (Isa){"avx2", 32, avx2_kernels, avx2_network};
+    if (avx512) isas[num_isas++] = (Isa){"avx512", 64, avx512_kernels, avx512_network, avx512_product};
+    if (avx2) isas[num_isas++] = (Isa){"avx2", 32, avx2_kernels, avx2_network, avx2_product};
 #endif
-    isas[num_isas++] = (Isa){"baseline", 16, baseline_kernels, baseline_network};
-    isas[num_isas++] = (Isa){"scalar", 0, scalar_kernels, scalar_network};
+    isas[num_isas++] = (Isa){"baseline", 16, baseline_kernels, baseline_network, baseline_product};
+    isas[num_isas++] = (Isa){"scalar", 0, scalar_kernels, scalar_network, scalar_product};
 }
 
 static Kernel find_kernel(int dtype, int backward, int activation, int64_t width) {
@@ -71,14 +78,16 @@ typedef struct {
     void *context;
     int64_t count;
     atomic_llong next;
+    atomic_int workers;
 } Work;
 
 static void take_work(void *argument) {
     Work *work = argument;
+    const int worker = atomic_fetch_add(&work->workers, 1);
     for (;;) {
         int64_t i = atomic_fetch_add(&work->next, 1);
         if (i >= work->count) return;
-        work->task(work->context, i);
+        work->task(work->context, i, worker);
     }
 }
 
@@ -93,7 +102,7 @@ static GompParallel gomp_parallel(void) {
 static pid_t home;
 
 void run(Task task, void *context, int64_t count, int threads) {
-    Work work = {task, context, count, 0};
+    Work work = {task, context, count, 0, 0};
     GompParallel parallel = threads > 1 && count > 1 && getpid() == home ? gomp_parallel() : 0;
     if (parallel)
         parallel(take_work, &work, count < threads ? (unsigned)count : (unsigned)threads, 0);
@@ -109,7 +118,8 @@ typedef struct {
     int real;
 } Aggregation;
 
-static void run_item(void *context, int64_t item) {
+static void run_item(void *context, int64_t item, int worker) {
+    (void)worker;
     Aggregation *a = context;
     a->kernel(a->job, item);
 }
@@ -121,7 +131,8 @@ static void add_row(void *to, const void *from, int64_t width, int real) {
         for (int64_t c = 0; c < width; c++) ((float *)to)[c] += ((const float *)from)[c];
 }
 
-static void sum_table(void *context, int64_t type) {
+static void sum_table(void *context, int64_t type, int worker) {
+    (void)worker;
     Aggregation *a = context;
     Job *job = a->job;
     int64_t row = job->width * a->real;
@@ -203,7 +214,8 @@ static inline void put(void *p, int wide, int64_t i, int64_t value) {
 }
 
 /* A counting sort by one end, which keeps the input's order within a group. */
-static void group_by(void *context, int64_t side) {
+static void group_by(void *context, int64_t side, int worker) {
+    (void)worker;
     Grouping *g = context;
     const int64_t size = g->sizes[side];
     const void *by = g->ends[side], *other = g->ends[1 - side];
@@ -258,7 +270,8 @@ typedef struct {
         for (int64_t c = c0; c < c1; c++) to[c] += from[c];                                                             \
     }
 
-static void add_rows_block(void *context, int64_t block) {
+static void add_rows_block(void *context, int64_t block, int worker) {
+    (void)worker;
     const Columns *t = context;
     int64_t c0 = block * t->block, c1 = c0 + t->block < t->width ? c0 + t->block : t->width;
     if (t->dtype == FLOAT64) {
@@ -283,7 +296,8 @@ static void add_rows_block(void *context, int64_t block) {
         }                                                                                                               \
     }
 
-static void max_rows_block(void *context, int64_t block) {
+static void max_rows_block(void *context, int64_t block, int worker) {
+    (void)worker;
     const Columns *t = context;
     int64_t c0 = block * t->block, c1 = c0 + t->block < t->width ? c0 + t->block : t->width;
     if (t->dtype == FLOAT64) {
@@ -303,7 +317,8 @@ static void max_rows_block(void *context, int64_t block) {
     }
 
 /* The gradient of the maximum goes to the row that holds it. */
-static void won_rows_block(void *context, int64_t block) {
+static void won_rows_block(void *context, int64_t block, int worker) {
+    (void)worker;
     const Columns *t = context;
     int64_t c0 = block * t->block, c1 = c0 + t->block < t->width ? c0 + t->block : t->width;
     if (t->dtype == FLOAT64) {
@@ -339,7 +354,8 @@ typedef struct {
         }                                                                                                               \
     }
 
-static void gather_block(void *context, int64_t block) {
+static void gather_block(void *context, int64_t block, int worker) {
+    (void)worker;
     const Gather *t = context;
     int64_t i0 = block * GATHER_BLOCK, i1 = i0 + GATHER_BLOCK < t->rows ? i0 + GATHER_BLOCK : t->rows;
     if (t->dtype == FLOAT64) {
@@ -459,6 +475,46 @@ static PyObject *py_network(PyObject *self, PyObject *const *args, Py_ssize_t co
     Py_END_ALLOW_THREADS
     if (failed) return PyErr_NoMemory();
     Py_RETURN_NONE;
+}
+
+static PyObject *py_product(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (!has_count(count, 13)) return NULL;
+    Product p = {0};
+    Py_ssize_t i = 0;
+    const int dtype = (int)number(args, &i), threads = (int)number(args, &i);
+    p.m = number(args, &i);
+    p.n = number(args, &i);
+    p.depth = number(args, &i);
+    p.a = address(args, &i);
+    p.a_row = number(args, &i);
+    p.a_step = number(args, &i);
+    p.b = address(args, &i);
+    p.b_row = number(args, &i);
+    p.b_step = number(args, &i);
+    p.bias = address(args, &i);
+    p.c = address(args, &i);
+    if (PyErr_Occurred()) return NULL;
+    if (dtype != FLOAT32 && dtype != FLOAT64) {
+        PyErr_SetString(PyExc_ValueError, "unknown dtype");
+        return NULL;
+    }
+    int failed;
+    Py_BEGIN_ALLOW_THREADS
+    failed = run_product(&p, isas[first_isa].product[dtype], dtype == FLOAT64 ? 8 : 4, threads);
+    Py_END_ALLOW_THREADS
+    if (failed) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_is_intel(PyObject *self, PyObject *unused) {
+    (void)self;
+    (void)unused;
+#if defined(__x86_64__)
+    return PyBool_FromLong(__builtin_cpu_is("intel"));
+#else
+    Py_RETURN_FALSE;
+#endif
 }
 
 static PyObject *py_marks_size(PyObject *self, PyObject *const *args, Py_ssize_t count) {
@@ -604,6 +660,8 @@ static PyObject *py_has_threads(PyObject *self, PyObject *unused) {
 static PyMethodDef methods[] = {
     {"aggregate", (PyCFunction)(void (*)(void))py_aggregate, METH_FASTCALL, "One pass over the grouped edges."},
     {"network", (PyCFunction)(void (*)(void))py_network, METH_FASTCALL, "One pass of a message network over the edges."},
+    {"product", (PyCFunction)(void (*)(void))py_product, METH_FASTCALL, "A matrix product, with a bias or without."},
+    {"is_intel", py_is_intel, METH_NOARGS, "Whether the processor is one of Intel's."},
     {"marks_size", (PyCFunction)(void (*)(void))py_marks_size, METH_FASTCALL, "The bytes of marks that it can use."},
     {"group", (PyCFunction)(void (*)(void))py_group, METH_FASTCALL, "Edges grouped by target and by source."},
     {"gather_add", (PyCFunction)(void (*)(void))py_gather_add, METH_FASTCALL, "The sum of both ends' rows for every edge."},

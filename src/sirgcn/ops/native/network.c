@@ -1,11 +1,9 @@
 /* The message network: how its work is cut into blocks, where its scratch lies, and which thread takes which. The cut depends
    on the widths and on the edges, never on the threads, so that sums have the same bits on any number of them; scratch grows
    with the widths and the threads, never with the edges. */
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "memory.h"
 #include "network.h"
+#include "product.h"
 #include "threads.h"
 
 /* Blocks are multiples of every kernel's rows (4, 6, 8 and 12). z, its pre-activation and y of one take half a megabyte at
@@ -23,67 +21,28 @@
 #define WINNERS_DEGREE 4
 #define WINNERS_DEGREE_NARROW_OR_LARGE 10
 
-#define LINE 64
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t rounded_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
-
-/* Memory by the piece, all given back at once. */
-typedef struct {
-    void *pieces[32];
-    int count, failed;
-} Memory;
-
-/* In whole cache lines; null where there is none. */
-static void *take(Memory *memory, int64_t bytes) {
-    void *piece = aligned_alloc(LINE, rounded_up(most(bytes, 1), LINE));
-    if (!piece) memory->failed = 1;
-    if (piece) memory->pieces[memory->count++] = piece;
-    return piece;
-}
-
-static void *take_zeros(Memory *memory, int64_t bytes) {
-    void *piece = take(memory, bytes);
-    return piece ? memset(piece, 0, bytes) : 0;
-}
-
-static void give_back(Memory *memory) {
-    while (memory->count) free(memory->pieces[--memory->count]);
-}
-
 typedef struct {
     Network *net;
     const NetworkKernels *kernels;
     int real, threads, winners;
     Scratch *scratches;
-    atomic_flag *taken;
     int64_t columns; /* of one task that adds rows to nodes */
 } Call;
 
-/* No more tasks run at once than there are scratches. */
-static int take_scratch(Call *call) {
-    for (int i = 0;; i = (i + 1) % call->threads)
-        if (!atomic_flag_test_and_set(&call->taken[i])) return i;
+static void forward_task(void *context, int64_t item, int worker) {
+    const Call *call = context;
+    call->kernels->forward(call->net, item, &call->scratches[worker]);
 }
 
-static void forward_task(void *context, int64_t item) {
-    Call *call = context;
-    const int mine = take_scratch(call);
-    call->kernels->forward(call->net, item, &call->scratches[mine]);
-    atomic_flag_clear(&call->taken[mine]);
+static void backward_task(void *context, int64_t slot, int worker) {
+    const Call *call = context;
+    (call->winners ? call->kernels->winners : call->kernels->backward)(call->net, slot, &call->scratches[worker]);
 }
 
-static void backward_task(void *context, int64_t slot) {
-    Call *call = context;
-    const int mine = take_scratch(call);
-    (call->winners ? call->kernels->winners : call->kernels->backward)(call->net, slot, &call->scratches[mine]);
-    atomic_flag_clear(&call->taken[mine]);
-}
-
-static void scatter_task(void *context, int64_t block) {
-    Call *call = context;
+static void scatter_task(void *context, int64_t block, int worker) {
+    const Call *call = context;
     const int64_t begin = block * call->columns;
+    (void)worker;
     call->kernels->scatter(call->net, begin, least(begin + call->columns, call->net->d_in));
 }
 
@@ -91,8 +50,8 @@ static void scatter_task(void *context, int64_t block) {
 static int64_t stride_of(int64_t width, int real) { return (rounded_up(width * real, LINE) / LINE | 1) * LINE / real; }
 
 static void lay_out_blocks(Network *net, int64_t lanes, int real) {
-    net->in_width = most(rounded_up(net->d_in, lanes), 2 * lanes);
-    net->out_width = most(rounded_up(net->d_out, lanes), 2 * lanes);
+    net->in_width = padded_width(net->d_in, lanes);
+    net->out_width = padded_width(net->d_out, lanes);
     net->in_stride = stride_of(net->in_width, real);
     /* dy is read by the rows of a kernel. */
     net->out_stride = stride_of(most(net->out_width, rounded_up(net->d_out, ROW_STEP)), real);
@@ -150,7 +109,6 @@ static void take_memory(Call *call, Memory *memory, int backward) {
         net->bounds = take(memory, (net->slots + 1) * sizeof(int64_t));
     }
     call->scratches = take_zeros(memory, call->threads * sizeof(Scratch));
-    call->taken = take_zeros(memory, call->threads * sizeof(atomic_flag));
     /* The first thread's buffers, and those of the others behind them. */
     const int64_t z = net->rows * net->in_stride * real, y = net->rows * net->out_stride * real;
     const int64_t row = rounded_up(net->out_width * real, LINE), target = rounded_up(net->rows * sizeof(int64_t), LINE);
@@ -170,7 +128,6 @@ static void take_memory(Call *call, Memory *memory, int backward) {
         scratch->place_of = scratch->number + d_out;
         scratch->begin = scratch->place_of + d_out;
         scratch->order = scratch->begin + d_out + 1;
-        atomic_flag_clear(&call->taken[i]);
     }
 }
 

@@ -1,31 +1,9 @@
-/* The message network on blocks of edges, for one instruction set and one dtype; included after kernels.h, whose vectors and
-   activations it takes. Before it is included: WIDE_ROWS, TALL_ROWS (below), LANES, REAL, MASK, NAME. */
+/* The message network on blocks of edges, for one instruction set and one dtype; included after kernels.h and
+   product_kernels.h, whose vectors, activations and products it takes. */
 
 #define V NAME(vec)
 #define M NAME(mask)
 #define INLINE static inline __attribute__((always_inline))
-
-/* c[i, :] (+)= sum over k of a[i * row + k * step] * b[k, :], for `rows` rows and `vecs` vectors. The sums stay in registers:
-   of 16, twelve hold 6 x 2 or 4 x 3 of them, and an instruction that multiplies and adds waits for none of the others. */
-INLINE void NAME(micro)(const int rows, const int vecs, int64_t depth, const REAL *a, int64_t row, int64_t step, const REAL *b,
-                        int64_t b_stride, REAL *c, int64_t c_stride, int add) {
-    V sum[TALL_ROWS][3];
-    for (int i = 0; i < rows; i++)
-        for (int v = 0; v < vecs; v++) sum[i][v] = add ? NAME(load_real)(c + i * c_stride + v * LANES) : (V){0};
-    for (int64_t k = 0; k < depth; k++, a += step, b += b_stride) {
-        V right[3];
-        for (int v = 0; v < vecs; v++) right[v] = NAME(load_real)(b + v * LANES);
-        for (int i = 0; i < rows; i++) {
-            const REAL left = a[i * row];
-            for (int v = 0; v < vecs; v++) sum[i][v] += left * right[v];
-        }
-    }
-    for (int i = 0; i < rows; i++)
-        for (int v = 0; v < vecs; v++) NAME(store_real)(c + i * c_stride + v * LANES, sum[i][v]);
-}
-
-/* A width in panels of two vectors, the first of three where the number of vectors is odd. */
-INLINE int NAME(panel)(int64_t left) { return left / LANES % 2 ? 3 : 2; }
 
 /* c[m, width] = a[m, depth] b, b in packed panels. Rows up to the next multiple of TALL_ROWS are written too. */
 static void NAME(times_packed)(int64_t m, int64_t width, int64_t depth, const REAL *a, int64_t a_stride, const REAL *b, REAL *c,
@@ -56,17 +34,6 @@ static void NAME(add_outer)(int64_t m, int64_t width, int64_t depth, const REAL 
             for (int64_t i = 0; i < m; i += TALL_ROWS)
                 NAME(micro)(TALL_ROWS, 2, depth, a + i, 1, a_stride, b + at, b_stride, c + i * width + at, width, 1);
         at += vecs * LANES;
-    }
-}
-
-/* to[c0 + k * size + j] = from[row j of the panel, k], 0 beyond `width`: panels of a matrix whose entry (j, k) lies at
-   from[j * row + k * step]. */
-static void NAME(pack_panels)(int64_t width, int64_t padded, int64_t depth, const REAL *from, int64_t row, int64_t step, REAL *to) {
-    for (int64_t at = 0; at < padded;) {
-        const int64_t size = NAME(panel)(padded - at) * LANES;
-        for (int64_t k = 0; k < depth; k++)
-            for (int64_t j = 0; j < size; j++) to[at * depth + k * size + j] = at + j < width ? from[(at + j) * row + k * step] : 0;
-        at += size;
     }
 }
 

@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-typedef void (*Task)(void *context, int64_t index);
+/* `worker` is a number below `threads` that no other task has at the same time. */
+typedef void (*Task)(void *context, int64_t index, int worker);
 
 /* Every index once, by whichever thread is free; what a task computes must not depend on which. */
 __attribute__((visibility("hidden"))) void run(Task task, void *context, int64_t count, int threads);

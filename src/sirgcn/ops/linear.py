@@ -1,0 +1,128 @@
+"""x W^T + b, by torch or, where its BLAS is slow at it, by the C kernel."""
+
+import os
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sirgcn.ops import native
+from sirgcn.ops.aggregate import under_transform
+
+if native.UNAVAILABLE is None:
+    import sirgcn.ops.native._kernels as _kernels
+
+# Multiplications below which a call of torch costs less, the narrowest matrices that fill the kernel's tiles, and the
+# rows below which laying out W costs more than it saves.
+_LEAST_WORK = 2**20
+_LEAST_WIDTH = 16
+_LEAST_ROWS = 64
+
+
+def uses_kernel() -> bool:
+    """Whether matrix products are the C kernel's: on processors with AVX2 that MKL does not take for its own.
+
+    MKL asks for the vendor, and has generic code for all but Intel's processors, which is slow for the narrow matrices
+    of a graph network. `SIRGCN_PRODUCTS`, `kernel` or `torch`, decides otherwise.
+    """
+    wanted = os.environ.get("SIRGCN_PRODUCTS", "")
+    if wanted not in ("", "kernel", "torch"):
+        raise ValueError(f"SIRGCN_PRODUCTS: expected kernel or torch, got {wanted!r}")
+    if native.UNAVAILABLE is not None:
+        return False
+    is_slow = torch.backends.mkl.is_available() and not _kernels.is_intel() and "avx2" in _kernels.isas()
+    return wanted == "kernel" or (wanted == "" and is_slow)
+
+
+_USES_KERNEL = uses_kernel()
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    r"""A linear map, as `torch.nn.functional.linear`.
+
+    .. math:: Y = X W^\top + b
+
+    Args:
+        x: `[..., d_in]`.
+        weight: `[d_out, d_in]`.
+        bias: `[d_out]`, or None.
+
+    Returns:
+        `[..., d_out]`.
+    """
+    if not _USES_KERNEL or not _takes(x, weight, bias):
+        return F.linear(x, weight, bias)
+    rows = x.reshape(-1, x.size(-1))
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias)):
+        out: Tensor = _Linear.apply(rows, weight, bias)  # type: ignore[no-untyped-call]
+    else:
+        out = product(rows, weight.t(), bias)
+    return out if x.dim() == 2 else out.unflatten(0, x.shape[:-1])
+
+
+def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
+    """a b + bias `[m, n]` by the C kernel: a `[m, k]` and b `[k, n]` with any strides, all float32 or all float64."""
+    (m, depth), n = a.shape, b.size(1)
+    bias = None if bias is None else bias.contiguous()
+    out = a.new_empty(m, n)
+    _kernels.product(
+        native.DTYPES[a.dtype],
+        native.threads_for(m * n * depth // _LEAST_WIDTH),
+        m,
+        n,
+        depth,
+        a.data_ptr(),
+        *a.stride(),
+        b.data_ptr(),
+        *b.stride(),
+        0 if bias is None else bias.data_ptr(),
+        out.data_ptr(),
+    )
+    return out
+
+
+def _takes(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether the kernel can work on these tensors, and it pays, and nobody looks on."""
+    return (
+        # First what must not look at sizes, which may be symbols.
+        not torch.compiler.is_compiling()
+        and not torch.is_autocast_enabled("cpu")
+        and not torch._C._len_torch_dispatch_stack()
+        and torch._C._get_tracing_state() is None
+        and not under_transform()
+        and x.dim() >= 2
+        and weight.dim() == 2
+        and x.size(-1) == weight.size(1)
+        and min(weight.shape) >= _LEAST_WIDTH
+        and x.numel() * weight.size(0) >= _LEAST_WORK
+        and x.numel() >= _LEAST_ROWS * x.size(-1)
+        and x.dtype in (torch.float32, torch.float64)
+        and all(
+            type(t) in (Tensor, nn.Parameter)
+            and t.dtype == x.dtype
+            and t.device.type == "cpu"
+            and t.layout is torch.strided
+            for t in (x, weight, bias)
+            if t is not None
+        )
+    )
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return product(x, weight.t(), bias)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        # Second derivatives are those of torch's own operators.
+        multiply = torch.mm if torch.is_grad_enabled() else product
+        return (
+            multiply(grad, weight) if needs[0] else None,
+            multiply(grad.t(), x) if needs[1] else None,
+            grad.sum(0) if needs[2] else None,
+        )
