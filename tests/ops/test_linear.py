@@ -163,12 +163,14 @@ def test_the_layer_is_that_of_pyg(calls: list[tuple[int, int]]) -> None:
 
 def test_who_computes_products_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIRGCN_PRODUCTS", "kernel")
-    assert module.uses_kernel()
+    assert native.multiplies()
+    assert native.describe().endswith("linear layers by the kernel")
     monkeypatch.setenv("SIRGCN_PRODUCTS", "torch")
-    assert not module.uses_kernel()
+    assert not native.multiplies()
+    assert native.describe().endswith("linear layers by torch")
     monkeypatch.setenv("SIRGCN_PRODUCTS", "mkl")
     with pytest.raises(ValueError, match="SIRGCN_PRODUCTS: expected kernel or torch, got 'mkl'"):
-        module.uses_kernel()
+        native.multiplies()
 
 
 def test_intels_processors_are_left_to_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,6 +181,6 @@ def test_intels_processors_are_left_to_mkl(monkeypatch: pytest.MonkeyPatch) -> N
         (True, ["avx2", "baseline", "scalar"], False),
         (False, ["baseline", "scalar"], False),
     ]:
-        monkeypatch.setattr(module._kernels, "is_intel", lambda intel=intel: intel)
-        monkeypatch.setattr(module._kernels, "isas", lambda isas=isas: isas)
-        assert module.uses_kernel() is expected
+        monkeypatch.setattr("sirgcn.ops.native._kernels.is_intel", lambda intel=intel: intel)
+        monkeypatch.setattr("sirgcn.ops.native._kernels.isas", lambda isas=isas: isas)
+        assert native.multiplies() is expected

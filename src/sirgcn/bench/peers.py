@@ -202,7 +202,7 @@ def as_plain(network: nn.Module) -> nn.Module:
         if isinstance(module, SIRConv):
             module.fused = False
         if type(module) is Linear:
-            module.__class__ = pyg.Linear
+            module.__class__ = pyg.Linear  # type: ignore[assignment]
     return network
 
 
@@ -215,7 +215,7 @@ def _sir(problem: Problem, grouped: bool = True, plain: bool = False, **options:
 
 def _linear_layers(problem: Problem) -> Work:
     d = problem.channels
-    query, key, relation = nn.Linear(d, d), nn.Linear(d, d, bias=False), nn.Linear(d, d)
+    query, key, relation = Linear(d, d), Linear(d, d, bias=False), Linear(d, d)
     x, leaves = problem.x, [p for lin in (query, key, relation) for p in lin.parameters()]
     return Work(lambda: relation(query(x) + key(x)), (x, *leaves))
 

@@ -1,6 +1,5 @@
 """x W^T + b, by torch or, where its BLAS is slow at it, by the C kernel."""
 
-import os
 from typing import Any
 
 import torch
@@ -20,22 +19,7 @@ _LEAST_WIDTH = 16
 _LEAST_ROWS = 64
 
 
-def uses_kernel() -> bool:
-    """Whether matrix products are the C kernel's: on processors with AVX2 that MKL does not take for its own.
-
-    MKL asks for the vendor, and has generic code for all but Intel's processors, which is slow for the narrow matrices
-    of a graph network. `SIRGCN_PRODUCTS`, `kernel` or `torch`, decides otherwise.
-    """
-    wanted = os.environ.get("SIRGCN_PRODUCTS", "")
-    if wanted not in ("", "kernel", "torch"):
-        raise ValueError(f"SIRGCN_PRODUCTS: expected kernel or torch, got {wanted!r}")
-    if native.UNAVAILABLE is not None:
-        return False
-    is_slow = torch.backends.mkl.is_available() and not _kernels.is_intel() and "avx2" in _kernels.isas()
-    return wanted == "kernel" or (wanted == "" and is_slow)
-
-
-_USES_KERNEL = uses_kernel()
+_USES_KERNEL = native.multiplies()
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
