@@ -10,7 +10,7 @@ from sirgcn.report import as_csv, compare, markdown, render_docs
 from sirgcn.report.cells import Cell, Comparison
 from sirgcn.report.claims import exponents, load_claims
 from sirgcn.report.runs import Run
-from sirgcn.report.runtimes import ratio_text, reading, timing_notes
+from sirgcn.report.runtimes import ratio_text, reading, span, timing_notes
 from tests.report.fake import run, timed
 
 
@@ -94,6 +94,11 @@ def test_the_reading_spans_the_columns() -> None:
     everywhere = reading(table(*RUNS[:2], *wide))[0]
     assert everywhere == "SIR-GCN is beaten in 2 of 2 cells: GCN in every column."
     assert "GCN 0.50 to 2.50 (the paper 0.59 to 0.78)" in sentences[2]
+
+
+def test_small_ratios_are_not_printed_as_nothing() -> None:
+    assert span([0.416, 0.00049]) == "0.0005 to 0.42"
+    assert span([1, 1.001]) == "1.00"
 
 
 def test_runs_without_samples_are_read_too_and_none_give_nothing() -> None:
