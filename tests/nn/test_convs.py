@@ -28,6 +28,7 @@ from sirgcn.nn import (
     messages,
     width_for_budget,
 )
+from sirgcn.nn.baselines import SAGE
 from tests.laws import EDGE_CASES, RICH, Graph, assert_repeats, assert_same, graphs, scale, value_and_gradients
 
 WIDTH = 8
@@ -268,6 +269,17 @@ def test_edge_features_enter_the_gates(form: str) -> None:
         num[u] = num[u] + eta * conv.lin_value(h[v])
         den[u] = den[u] + eta
     assert_same([conv(h, RICH.neighbors(), edge)], [conv.lin_self(h) + num / (den + 1e-6)])
+
+
+def test_pooling_sage_is_drawn_as_by_dgl_and_the_mean_as_by_torch() -> None:
+    width = 300
+    for aggr, bound in (("pool", math.sqrt(6 / width)), ("mean", 1 / math.sqrt(width))):
+        conv = SAGE(width, width, aggr=aggr)
+        conv.reset_parameters()
+        for lin in (conv.lin_pool, conv.lin_neighbors, conv.lin_self):
+            if lin is not None:
+                # 90,000 draws from (-bound, bound): the largest is almost the bound.
+                assert 0.999 * bound < float(lin.weight.abs().max()) < bound
 
 
 def test_edge_weights_scale_the_messages_of_gcn() -> None:

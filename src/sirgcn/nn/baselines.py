@@ -104,7 +104,11 @@ class GCN(Baseline):
 
 
 class SAGE(Baseline):
-    """W h_u + b + W_N mean(h_v), or with `aggr="pool"` W_N max(relu(W_P h_v + b_P))."""
+    """W h_u + b + W_N mean(h_v), or with `aggr="pool"` W_N max(relu(W_P h_v + b_P)).
+
+    The weights of `"pool"`, the form of Tables 1 and 2, are drawn as DGL draws them, 2.4 times as large as torch does:
+    with torch's, runs on HeteroEdgeCount end in worse minima.
+    """
 
     def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0, aggr: str = "mean") -> None:
         super().__init__(in_channels, out_channels, dropout)
@@ -113,6 +117,13 @@ class SAGE(Baseline):
         self.lin_pool = Linear(in_channels, in_channels) if aggr == "pool" else None
         self.lin_neighbors = Linear(in_channels, out_channels, bias=False)
         self.lin_self = Linear(in_channels, out_channels)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        if self.lin_pool is not None:
+            for lin in (self.lin_pool, self.lin_neighbors, self.lin_self):
+                nn.init.xavier_uniform_(lin.weight, gain=math.sqrt(2))
 
     def convolve(self, h: Rows, graph: Neighbors) -> Tensor:
         if self.lin_pool is None:
