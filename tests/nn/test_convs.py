@@ -279,7 +279,7 @@ def test_pooling_sage_is_drawn_as_by_dgl_and_the_mean_as_by_torch() -> None:
         for lin in (conv.lin_pool, conv.lin_neighbors, conv.lin_self):
             if lin is not None:
                 # 90,000 draws from (-bound, bound): the largest is almost the bound.
-                assert 0.999 * bound < float(lin.weight.abs().max()) <= 1.000001 * bound
+                assert 0.999 * bound < lin.weight.abs().max().item() <= 1.000001 * bound
 
 
 def test_edge_weights_scale_the_messages_of_gcn() -> None:
