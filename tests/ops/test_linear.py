@@ -1,11 +1,13 @@
 """The linear map by the C kernel: values, gradients, bits, and when torch is asked instead."""
 
 import itertools
+import warnings
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn.utils import parametrizations
 from torch_geometric.nn import Linear as PyGLinear
 
@@ -26,6 +28,8 @@ SIZES = [
     (2, 600, 519),
     (13, 129, 257),
     (30, 5000, 17),
+    (300, 1100, 519),
+    (600, 300, 40),
     (700, 75, 75),
 ]
 
@@ -121,24 +125,80 @@ def test_second_derivatives_are_those_of_torch(calls: list[tuple[int, int]]) -> 
     assert calls
 
 
+def test_a_row_has_the_same_bits_wherever_it_stands() -> None:
+    for depth in (64, 300):
+        x, weight, bias = torch.randn(421, depth), torch.randn(70, depth), torch.randn(70)
+        assert torch.equal(product(x[1:], weight.t(), bias), product(x, weight.t(), bias)[1:])
+
+
+def test_no_depth_is_a_sum_of_nothing() -> None:
+    assert torch.equal(product(torch.randn(50, 0), torch.randn(0, 30)), torch.zeros(50, 30))
+    assert torch.equal(product(torch.randn(50, 0), torch.randn(0, 30), torch.ones(30)), torch.ones(50, 30))
+
+
 def test_torch_is_asked_where_the_kernel_does_not_fit(calls: list[tuple[int, int]]) -> None:
-    x, weight = torch.randn(400, 64), torch.randn(64, 64)
-    linear(x[:10], weight)
+    x, weight = torch.randn(8000, 64), torch.randn(64, 64)
+    linear(x[:200], weight)
+    linear(x[:255], torch.randn(512, 64))
     linear(x, weight[:8])
     linear(x[:, :8], weight[:, :8])
     linear(x.bfloat16(), weight.bfloat16())
-    linear(torch.randn(64, 512)[:63], torch.randn(512, 512))
     linear(x[0], weight)
+    linear(torch.complex(x, x).conj().imag, weight)
+    linear(torch._efficientzerotensor((8000, 64)), weight)
     with torch.autocast("cpu", torch.bfloat16):
         assert linear(x, weight).dtype == torch.bfloat16
-    out = torch.func.vmap(linear, in_dims=(0, None))(x.view(2, 200, 64), weight)
+    out = torch.func.vmap(linear, in_dims=(0, None))(x.view(2, 4000, 64), weight)
     torch.testing.assert_close(out.flatten(0, 1), F.linear(x, weight))
-    assert linear(x.to_sparse(), weight).shape == (400, 64)
-    assert calls == []
+    with forward_ad.dual_level():
+        assert forward_ad.unpack_dual(linear(forward_ad.make_dual(x, x), weight)).tangent is not None
+    assert linear(x.to_sparse(), weight).shape == (8000, 64)
+    for bias in (torch.ones(1), torch.tensor(1.0), torch.randn(8000, 64)):
+        torch.testing.assert_close(linear(x, weight, bias), F.linear(x, weight, bias))
+    with pytest.raises(RuntimeError, match="size"):
+        linear(x, weight, torch.ones(32))
     with pytest.raises(RuntimeError, match="shapes"):
         linear(x, torch.randn(64, 63))
-    assert linear(x, weight).shape == (400, 64)
+    assert calls == []
+    assert linear(x, weight).shape == (8000, 64)
+    assert calls == [(8000, 64)]
+
+
+@pytest.mark.parametrize("kind", ["negated", "nothing", "sparse", "expanded"])
+def test_any_gradient_is_taken(calls: list[tuple[int, int]], kind: str) -> None:
+    x, weight = torch.randn(400, 64, requires_grad=True), torch.randn(64, 64, requires_grad=True)
+    grad = {
+        "negated": torch.complex(torch.ones(400, 64), torch.randn(400, 64)).conj().imag,
+        "nothing": torch._efficientzerotensor((400, 64)),
+        "sparse": torch.randn(400, 64).relu().to_sparse(),
+        "expanded": torch.randn(400, 1).expand(400, 64),
+    }[kind]
+    ours, theirs = (torch.autograd.grad(f(x, weight), (x, weight), grad) for f in (linear, F.linear))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    assert len(calls) == (3 if kind == "expanded" else 1)
+
+
+def test_gradients_can_be_batched(calls: list[tuple[int, int]]) -> None:
+    x, weight = torch.randn(400, 64, requires_grad=True), torch.randn(64, 64)
+    grads = torch.randn(3, 400, 64)
+    (found,) = torch.autograd.grad(linear(x, weight), x, grads, is_grads_batched=True)
+    torch.testing.assert_close(found, grads @ weight, rtol=1e-4, atol=1e-4)
     assert calls == [(400, 64)]
+
+
+def test_what_no_gradient_reads_may_change_in_place(calls: list[tuple[int, int]]) -> None:
+    x, weight = torch.randn(400, 64), torch.randn(64, 64, requires_grad=True)
+    out = linear(x, weight)
+    with torch.no_grad():
+        weight.add_(1)
+    out.sum().backward()
+    y = torch.randn(400, 64, requires_grad=True)
+    inner = y * 1
+    out = linear(inner, weight.detach())
+    inner.zero_()
+    out.sum().backward()
+    assert len(calls) == 4
 
 
 def test_the_layer_is_that_of_pyg(calls: list[tuple[int, int]]) -> None:
@@ -157,20 +217,38 @@ def test_the_layer_is_that_of_pyg(calls: list[tuple[int, int]]) -> None:
     assert lazy(x).shape == (500, 48)
     scaled = parametrizations.weight_norm(Linear(64, 48))
     torch.testing.assert_close(scaled(x), F.linear(x, scaled.weight, scaled.bias))
-    torch.testing.assert_close(torch.compile(ours, backend="eager", fullgraph=True)(x), theirs(x))
-    assert isinstance(nn.Sequential(ours)[0], Linear)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scripts = torch.jit.script(ours), torch.jit.trace(ours, x)
+    for changed in (
+        torch.compile(ours, backend="eager", fullgraph=True),
+        torch.fx.symbolic_trace(nn.Sequential(ours)),
+        *scripts,
+    ):
+        torch.testing.assert_close(changed(x), theirs(x))
 
 
 def test_who_computes_products_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIRGCN_PRODUCTS", "kernel")
     assert native.multiplies()
-    assert native.describe().endswith("linear layers by the kernel")
     monkeypatch.setenv("SIRGCN_PRODUCTS", "torch")
     assert not native.multiplies()
-    assert native.describe().endswith("linear layers by torch")
     monkeypatch.setenv("SIRGCN_PRODUCTS", "mkl")
     with pytest.raises(ValueError, match="SIRGCN_PRODUCTS: expected kernel or torch, got 'mkl'"):
         native.multiplies()
+
+
+@pytest.mark.parametrize("by", ["kernel", "torch"])
+def test_it_is_said_who_computes_products(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    monkeypatch.setattr(native, "MULTIPLIES", by == "kernel")
+    assert native.describe().endswith(f"linear layers by {'the kernel' if by == 'kernel' else 'torch'}")
+    monkeypatch.setenv("SIRGCN_PRODUCTS", by)
+    monkeypatch.setattr(native, "UNAVAILABLE", "no compiler")
+    if by == "kernel":
+        with pytest.raises(RuntimeError, match="SIRGCN_PRODUCTS: there is no kernel: no compiler"):
+            native.multiplies()
+    else:
+        assert not native.multiplies()
 
 
 def test_intels_processors_are_left_to_mkl(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
 """An epoch of training and evaluation, end to end, beside a plain PyG implementation of the same model.
 
 Ours is the engine as experiments use it: graphs stored flat, batches sliced, the fused layer. The peer has the same
-network with messages by PyG's `propagate`, PyG's `DataLoader` over a list of `Data`, and a loop that does no more. Our
-network in that loop tells what the flat graphs gain, our batches alone (sliced and grouped) what they cost.
+network with messages by PyG's `propagate`, linear layers by torch, PyG's `DataLoader` over a list of `Data`, and a loop
+that does no more. Our network in that loop tells what the flat graphs gain, our batches alone (sliced and grouped) what
+they cost.
 """
 
 from collections.abc import Callable

@@ -20,6 +20,7 @@ from sirgcn.nn.linear import Linear
 from sirgcn.nn.messages import attend, deviation, edge_scores, head_scores, maximum, weighted_sum
 from sirgcn.ops import Neighbors, tiled_aggregate
 from sirgcn.ops.aggregate import under_transform
+from sirgcn.ops.linear import linear
 
 Rows = Tensor | Repeated
 
@@ -254,8 +255,8 @@ class PNA(Baseline):
 
     def convolve(self, h: Rows, graph: Neighbors, batch: Tensor | None = None) -> Tensor:
         of_source, of_target = self.lin_message.weight.split(self.in_channels, dim=1)
-        query = through(lambda rows: F.linear(rows, of_target, self.lin_message.bias), h)
-        key = through(lambda rows: F.linear(rows, of_source), h)
+        query = through(lambda rows: linear(rows, of_target, self.lin_message.bias), h)
+        key = through(lambda rows: linear(rows, of_source), h)
         degree = graph.in_degree().to(h.dtype).unsqueeze(-1)
         found = torch.cat([self._aggregated(name, query, key, graph, degree) for name in self.aggregators], dim=-1)
         scale = degree.clamp(min=1).log1p() / self.delta

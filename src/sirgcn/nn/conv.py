@@ -4,6 +4,7 @@ import copy
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn import Linear as PyGLinear
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.inits import reset
 from torch_geometric.typing import OptTensor
@@ -427,7 +428,7 @@ def _owned(activation: str | Activation | nn.Module) -> nn.Module:
 
 def _in_width(lin: nn.Module | None, declared: int) -> int:
     """The input width of a linear layer, which a lazy one knows after its first call."""
-    return lin.in_channels if isinstance(lin, Linear) else declared
+    return lin.in_channels if isinstance(lin, PyGLinear) else declared
 
 
 def _pair(channels: int | tuple[int, int]) -> tuple[int, int]:

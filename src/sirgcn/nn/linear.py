@@ -1,5 +1,7 @@
-"""The linear layer of every network here."""
+"""The linear layer of the convolutions and networks."""
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn.dense.linear import Linear as PyGLinear
 
@@ -18,4 +20,7 @@ class Linear(PyGLinear):
 
     def forward(self, x: Tensor) -> Tensor:
         """One linear map."""
-        return linear(x, self.weight, self.bias)
+        if torch.jit.is_scripting():  # type: ignore[attr-defined]
+            return F.linear(x, self.weight, self.bias)
+        else:  # noqa: RET505 (TorchScript compiles what stands outside)
+            return linear(x, self.weight, self.bias)

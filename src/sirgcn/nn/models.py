@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn import Linear as PyGLinear
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.inits import reset
 from torch_geometric.nn.models import JumpingKnowledge
@@ -19,6 +20,9 @@ from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.encoder import MAX_TABLE, OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder, Repeated, through
 from sirgcn.nn.linear import Linear
 from sirgcn.ops.activation import Sigma
+
+# Also those of a network that was saved or changed elsewhere.
+_LINEAR = (PyGLinear, nn.Linear)
 
 
 class SIRGCN(BasicGNN):
@@ -332,7 +336,7 @@ class SIRNet(nn.Module):
         if isinstance(encoder, CategoricalEncoder):
             return encoder.table(edge_attr)
         # PyG keeps a single feature as [E] or [E, 1].
-        if isinstance(encoder, Linear) and encoder.in_channels == 1 and edge_attr.dim() == 1:
+        if isinstance(encoder, _LINEAR) and encoder.weight.size(1) == 1 and edge_attr.dim() == 1:
             edge_attr = edge_attr.unsqueeze(-1)
         _check_input("edge_attr", edge_attr, encoder)
         return encoder(edge_attr)
@@ -459,12 +463,12 @@ def _check_input(argument: str, features: Tensor, encoder: nn.Module) -> None:
     """Refuse what a linear encoder cannot take; the layers and the embeddings refuse for themselves."""
     if features.dim() > 2:
         raise ValueError(f"{argument}: expected shape [rows, features], got {list(features.shape)}")
-    if isinstance(encoder, Linear):
+    if isinstance(encoder, _LINEAR):
         if not features.is_floating_point():
             raise ValueError(f"{argument}: expected a floating-point dtype, got {features.dtype}")
-        if features.dim() != 2 or features.size(1) != encoder.in_channels:
+        if features.dim() != 2 or features.size(1) != encoder.weight.size(1):
             raise ValueError(
-                f"{argument}: expected {encoder.in_channels} features per row, got shape {list(features.shape)}"
+                f"{argument}: expected {encoder.weight.size(1)} features per row, got shape {list(features.shape)}"
             )
 
 

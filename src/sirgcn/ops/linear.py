@@ -16,10 +16,10 @@ if native.UNAVAILABLE is None:
 # rows below which laying out W costs more than it saves.
 _LEAST_WORK = 2**20
 _LEAST_WIDTH = 16
-_LEAST_ROWS = 64
+_LEAST_ROWS = 256
 
 
-_USES_KERNEL = native.multiplies()
+_USES_KERNEL = native.MULTIPLIES
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -70,43 +70,61 @@ def _takes(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Whether the kernel can work on these tensors, and it pays, and nobody looks on."""
     return (
         # First what must not look at sizes, which may be symbols.
-        not torch.compiler.is_compiling()
-        and not torch.is_autocast_enabled("cpu")
-        and not torch._C._len_torch_dispatch_stack()
-        and torch._C._get_tracing_state() is None
-        and not under_transform()
+        not _is_watched()
+        and _is_plain(x, x)
+        and _is_plain(weight, x)
         and x.dim() >= 2
         and weight.dim() == 2
         and x.size(-1) == weight.size(1)
+        and (bias is None or (_is_plain(bias, x) and bias.shape == weight.shape[:1]))
         and min(weight.shape) >= _LEAST_WIDTH
         and x.numel() * weight.size(0) >= _LEAST_WORK
         and x.numel() >= _LEAST_ROWS * x.size(-1)
-        and x.dtype in (torch.float32, torch.float64)
-        and all(
-            type(t) in (Tensor, nn.Parameter)
-            and t.dtype == x.dtype
-            and t.device.type == "cpu"
-            and t.layout is torch.strided
-            for t in (x, weight, bias)
-            if t is not None
-        )
+    )
+
+
+def _is_watched() -> bool:
+    """Whether operators are recorded, replaced or transformed, which a call of C would pass by."""
+    return (
+        torch.compiler.is_compiling()
+        or torch.is_autocast_enabled("cpu")
+        or bool(torch._C._len_torch_dispatch_stack())
+        or torch._C._get_tracing_state() is not None
+        or under_transform()
+    )
+
+
+def _is_plain(tensor: Tensor, like: Tensor) -> bool:
+    """Whether the tensor's memory holds its values, in a dtype that the kernel knows and the other one has."""
+    return (
+        type(tensor) in (Tensor, nn.Parameter)
+        and tensor.dtype in (torch.float32, torch.float64)
+        and tensor.dtype == like.dtype
+        and tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and not tensor.is_neg()
+        and not tensor.is_nested
+        and not tensor._is_zerotensor()
+        and torch._C._has_storage(tensor)
     )
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
+        needs_x, needs_weight, _ = ctx.needs_input_grad
+        # What no gradient reads may be changed in place.
+        ctx.save_for_backward(x if needs_weight else None, weight if needs_x else None)
         return product(x, weight.t(), bias)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        needs = ctx.needs_input_grad
         # Second derivatives are those of torch's own operators.
-        multiply = torch.mm if torch.is_grad_enabled() else product
+        ours = not torch.is_grad_enabled() and not _is_watched() and _is_plain(grad, grad)
+        multiply = product if ours else torch.mm
         return (
-            multiply(grad, weight) if needs[0] else None,
-            multiply(grad.t(), x) if needs[1] else None,
-            grad.sum(0) if needs[2] else None,
+            None if weight is None else multiply(grad, weight),
+            None if x is None else multiply(grad.t(), x),
+            grad.sum(0) if ctx.needs_input_grad[2] else None,
         )

@@ -32,6 +32,7 @@ int run_product(Product *p, const ProductKernels *kernels, int real, int threads
     Call call = {.p = p, .kernels = kernels};
     Memory memory = {0};
     if (p->m == 0 || p->n == 0) return 0;
+    if (p->depth == 0 && !p->bias) memset(p->c, 0, p->m * p->n * real);
     if (p->depth <= p->m) {
         p->packed = take(&memory, p->depth * padded_width(p->n, kernels->lanes) * real);
         if (!memory.failed) {

@@ -51,19 +51,22 @@ INLINE void NAME(tile)(int vecs, int64_t depth, const REAL *a, int64_t row, int6
         NAME(micro)(TALL_ROWS, 2, depth, a, row, step, b, 2 * LANES, c, c_stride, add);
 }
 
-/* The same for a tile that has fewer rows or columns: rows of a come from a copy with zeros behind them. */
+/* The same for a tile that has fewer rows or columns, by way of copies with zeros behind them: the sums are added in the same
+   order as in a whole tile. */
 static __attribute__((noinline)) void NAME(corner)(int vecs, int64_t rows, int64_t columns, int64_t depth, const REAL *a, int64_t row,
                                                    int64_t step, const REAL *b, REAL *c, int64_t c_stride, int add) {
     const int high = vecs == 3 ? WIDE_ROWS : TALL_ROWS, size = vecs * LANES;
     REAL rest[TALL_ROWS * PRODUCT_DEPTH], made[TALL_ROWS * 3 * LANES];
+    for (int r = 0; add && r < high; r++)
+        for (int j = 0; j < size; j++) made[r * size + j] = r < rows && j < columns ? c[r * c_stride + j] : 0;
     if (rows < high) {
         for (int64_t k = 0; k < depth; k++)
             for (int r = 0; r < high; r++) rest[k * high + r] = r < rows ? a[r * row + k * step] : 0;
-        NAME(tile)(vecs, depth, rest, 1, high, b, made, size, 0);
+        NAME(tile)(vecs, depth, rest, 1, high, b, made, size, add);
     } else
-        NAME(tile)(vecs, depth, a, row, step, b, made, size, 0);
+        NAME(tile)(vecs, depth, a, row, step, b, made, size, add);
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t j = 0; j < columns; j++) c[r * c_stride + j] = made[r * size + j] + (add ? c[r * c_stride + j] : 0);
+        for (int64_t j = 0; j < columns; j++) c[r * c_stride + j] = made[r * size + j];
 }
 
 /* c (+)= a b, b in packed panels. */
