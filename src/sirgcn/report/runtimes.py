@@ -126,8 +126,8 @@ def _known(value: float) -> float:
 
 
 def span(values: Iterable[float]) -> str:
-    """Least to largest, two decimals or as many as a small figure needs: `0.64 to 0.99`, `0.0005`."""
-    return _least_to_largest(f"{value:.{2 if value >= 0.01 else 4}f}" for value in values)
+    """Least to largest, with two decimals or, where these would be none, one digit: `0.64 to 0.99`, `0.0005`."""
+    return _least_to_largest(f"{value:.2f}" if value >= 0.01 else f"{value:.1g}" for value in values)
 
 
 def _least_to_largest(figures: Iterable[str]) -> str:
