@@ -43,7 +43,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         found.append((a.size(0), b.size(1)))
         return product(a, b, bias)
 
-    monkeypatch.setattr(module, "_USES_KERNEL", True)
+    monkeypatch.setattr(native, "MULTIPLIES", True)
     monkeypatch.setattr(module, "product", spy)
     return found
 

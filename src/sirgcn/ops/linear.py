@@ -19,9 +19,6 @@ _LEAST_WIDTH = 16
 _LEAST_ROWS = 256
 
 
-_USES_KERNEL = native.MULTIPLIES
-
-
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     r"""A linear map, as `torch.nn.functional.linear`.
 
@@ -35,7 +32,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Returns:
         `[..., d_out]`.
     """
-    if not _USES_KERNEL or not _takes(x, weight, bias):
+    if not native.MULTIPLIES or not _takes(x, weight, bias):
         return F.linear(x, weight, bias)
     rows = x.reshape(-1, x.size(-1))
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias)):

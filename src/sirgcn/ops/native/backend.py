@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from sirgcn.ops.activation import ACTIVATIONS, Activation
-from sirgcn.ops.native import DTYPES, UNAVAILABLE, threads_for
+from sirgcn.ops.native import DTYPES, UNAVAILABLE, in_one_piece, threads_for
 from sirgcn.ops.neighbors import Grouping, Neighbors
 from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype, cast
 
@@ -107,4 +107,4 @@ def _rows(tensor: Tensor) -> Tensor:
     """The tensor with rows that lie in one piece, in a dtype that the kernels know."""
     if tensor.dtype not in DTYPES:
         tensor = tensor.to(accumulation_dtype(tensor.dtype))
-    return tensor if tensor.stride(1) == 1 or tensor.size(1) <= 1 else tensor.contiguous()
+    return in_one_piece(tensor)
