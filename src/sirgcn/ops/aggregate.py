@@ -132,6 +132,16 @@ def under_transform() -> bool:
     return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
 
 
+def is_watched() -> bool:
+    """Whether operators on the CPU are replaced, recorded or transformed, which a call of C would pass by."""
+    return (
+        torch.is_autocast_enabled("cpu")
+        or bool(torch._C._len_torch_dispatch_stack())
+        or torch._C._get_tracing_state() is not None
+        or under_transform()
+    )
+
+
 def check_nodes(query: Tensor, key: Tensor, neighbors: Neighbors, max_dim: float = math.inf) -> None:
     """Refuse node terms that are not floating-point tensors with one row per node of the graph."""
     if not isinstance(neighbors, Neighbors):

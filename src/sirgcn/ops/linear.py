@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sirgcn.ops import native
-from sirgcn.ops.aggregate import under_transform
+from sirgcn.ops.aggregate import is_watched
 
 if native.UNAVAILABLE is None:
     import sirgcn.ops.native._kernels as _kernels
@@ -67,7 +67,8 @@ def _takes(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Whether the kernel can work on these tensors, and it pays, and nobody looks on."""
     return (
         # First what must not look at sizes, which may be symbols.
-        not _is_watched()
+        not torch.compiler.is_compiling()
+        and not is_watched()
         and _is_plain(x, x)
         and _is_plain(weight, x)
         and x.dim() >= 2
@@ -77,17 +78,6 @@ def _takes(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
         and min(weight.shape) >= _LEAST_WIDTH
         and x.numel() * weight.size(0) >= _LEAST_WORK
         and x.numel() >= _LEAST_ROWS * x.size(-1)
-    )
-
-
-def _is_watched() -> bool:
-    """Whether operators are recorded, replaced or transformed, which a call of C would pass by."""
-    return (
-        torch.compiler.is_compiling()
-        or torch.is_autocast_enabled("cpu")
-        or bool(torch._C._len_torch_dispatch_stack())
-        or torch._C._get_tracing_state() is not None
-        or under_transform()
     )
 
 
@@ -118,7 +108,7 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         # Second derivatives are those of torch's own operators.
-        ours = not torch.is_grad_enabled() and not _is_watched() and _is_plain(grad, grad)
+        ours = not torch.is_grad_enabled() and not is_watched() and _is_plain(grad, grad)
         multiply = product if ours else torch.mm
         return (
             None if weight is None else multiply(grad, weight),

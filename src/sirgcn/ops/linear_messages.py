@@ -8,7 +8,7 @@ from torch.nn.modules import module as _hooks
 
 from sirgcn.ops import native
 from sirgcn.ops.activation import Activation, Sigma
-from sirgcn.ops.aggregate import once_differentiable, under_transform
+from sirgcn.ops.aggregate import is_watched, once_differentiable
 from sirgcn.ops.native import network as native_network
 from sirgcn.ops.native.network import Inputs, Messages
 
@@ -94,10 +94,7 @@ def takes(message: LinearMessage, query: Tensor, key: Tensor, table: Tensor | No
         and min(message.weight.shape) > 0
         and message.weight.size(1) == query.size(1)
         and num_edges <= torch.iinfo(torch.int32).max
-        and not torch.is_autocast_enabled("cpu")
-        and not torch._C._len_torch_dispatch_stack()
-        and torch._C._get_tracing_state() is None
-        and not under_transform()
+        and not is_watched()
     )
 
 
