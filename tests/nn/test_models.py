@@ -289,7 +289,7 @@ def test_few_categories_are_projected_once_and_give_what_their_rows_give(
 
 def test_categories_are_not_projected_once_where_a_node_has_more_than_its_category() -> None:
     x, edge_index = torch.zeros(20, 1, dtype=torch.int64), torch.randint(20, (2, 60))
-    for options in ({"input_dropout": 0.5}, {"random_features": 2}, {"block": "skip"}, {"virtual_node": True}):
+    for options in ({"input_dropout": 0.5}, {"random_features": 2}, {"virtual_node": True}):
         model = SIRNet((3,), 8, 2, 1, encoder="embedding", norm="layer", **options)
         assert not model.train()._rows_repeat(x), options
         run_and_learn(model, x, edge_index)

@@ -89,13 +89,13 @@ class Trainer:
     ) -> None:
         self.model, self.task, self.config, self.split = model, task, config, split
         self.checkpoints, self.every, self.should_stop, self.watcher = checkpoints, every, should_stop, watcher
-        self.device = next(model.parameters()).device
+        # Listed once: to walk through all modules takes as long as a layer does on a small batch.
+        self.parameters = list(model.parameters())
+        self.device = self.parameters[0].device
         self.generator = torch.Generator().manual_seed(seed)
         # The fused form does what the others do in a quarter of the time; not every device has it.
         fused = self.device.type in ("cpu", "cuda")
-        self.optimizer = torch.optim.AdamW(
-            model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=fused
-        )
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
         self.plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
             self.optimizer, factor=config.factor, patience=config.patience
         )
@@ -204,7 +204,8 @@ class Trainer:
         return found
 
     def _step(self, batch: Data) -> None:
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         loss = self._training_loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -218,19 +219,19 @@ class Trainer:
         self.state.loss_rows += len(batch.y)
 
     def _check_and_clip(self) -> None:
-        total = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
+        total = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         # Before it reaches the weights; a norm that is too large for a float counts too.
         if not math.isfinite(total):
             self._refuse(f"the norm of the gradient is {total:g}")
         if self.config.clip is not None:
-            nn.utils.clip_grads_with_norm_(self.model.parameters(), self.config.clip, total)
+            nn.utils.clip_grads_with_norm_(self.parameters, self.config.clip, total)
 
     @torch.no_grad()
     def _penalise(self) -> None:
         """The gradient of l1 * sum |p| + l2 * sum p^2, added without building the sums."""
         if not self.config.l1 and not self.config.l2:
             return
-        for p in self.model.parameters():
+        for p in self.parameters:
             if p.requires_grad:
                 grad = torch.zeros_like(p) if p.grad is None else p.grad
                 p.grad = grad.add_(p.sign(), alpha=self.config.l1).add_(p, alpha=2 * self.config.l2)
@@ -238,7 +239,7 @@ class Trainer:
     def _end_epoch(self) -> None:
         """Evaluate, note, schedule, select, stop, save."""
         state, config = self.state, self.config
-        if any(not torch.isfinite(p).all() for p in self.model.parameters()):
+        if any(not torch.isfinite(p).all() for p in self.parameters):
             self._refuse("a weight is not finite", f"after step {state.step}")
         found = self.evaluate(*(("train", "val") if self.needs_train_loss else ("val",)))
         train_loss, train = found.get("train", (None, None))

@@ -16,7 +16,7 @@ from sirgcn.nn.converters import (
 )
 from sirgcn.nn.convs import CONVS, Conv, make_conv
 from sirgcn.nn.dgl import from_dgl_state_dict
-from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder, Repeated
+from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
 from sirgcn.nn.models import SIRGCN, SIRNet
 from sirgcn.nn.networks import MODEL_COLUMNS, NETWORKS, Network, make_network, model_rows
 from sirgcn.nn.presets import (
@@ -26,6 +26,7 @@ from sirgcn.nn.presets import (
     preset,
     width_for_budget,
 )
+from sirgcn.nn.repeated import Repeated
 from sirgcn.ops.activation import Sigma
 
 __all__ = [

@@ -15,9 +15,9 @@ from torch_geometric.nn.inits import glorot, reset, zeros
 
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors
 from sirgcn.nn.dropout import Dropout
-from sirgcn.nn.encoder import Repeated, through
 from sirgcn.nn.linear import Linear
 from sirgcn.nn.messages import attend, deviation, edge_scores, head_scores, maximum, weighted_sum
+from sirgcn.nn.repeated import Repeated, through
 from sirgcn.ops import Neighbors, tiled_aggregate
 from sirgcn.ops.aggregate import under_transform
 from sirgcn.ops.linear import linear

@@ -11,6 +11,7 @@ from torch_geometric.utils import scatter
 
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.linear import Linear
+from sirgcn.nn.repeated import Repeated, through
 
 
 class SIRReadout(Aggregation):
@@ -41,7 +42,7 @@ class SIRReadout(Aggregation):
 
     def forward(
         self,
-        x: Tensor,
+        x: Tensor | Repeated,
         index: Tensor | None = None,
         ptr: Tensor | None = None,
         dim_size: int | None = None,
@@ -49,7 +50,7 @@ class SIRReadout(Aggregation):
         max_num_elements: int | None = None,
     ) -> Tensor:
         """The readout of every graph; `index` names the graph of each node, `dim_size` the number of graphs."""
-        return self.reduce(self.network(x), index, ptr, dim_size, dim, reduce=self.aggr)
+        return self.reduce(through(self.network, x), index, ptr, dim_size, dim, reduce=self.aggr)
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}(aggr={self.aggr})"

@@ -12,11 +12,12 @@ from torch_geometric.utils import scatter
 
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_edge_index, as_neighbors, count_edges, with_stored_values
 from sirgcn.nn.dropout import dropout
-from sirgcn.nn.encoder import Repeated, through
 from sirgcn.nn.linear import Linear
+from sirgcn.nn.repeated import Repeated, through
 from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate, tiled_aggregate
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.aggregate import check_edge, choose_backend, under_transform
+from sirgcn.ops.kinds import KindEdges
 from sirgcn.ops.pairs import KindPairs, acts_alike
 from sirgcn.ops.reference import accumulation_dtype
 from sirgcn.ops.tiled import COMBINE
@@ -151,6 +152,12 @@ class SIRConv(MessagePassing):
     def takes_repeated(self) -> bool:
         """Whether x may be `Repeated` rows of a table: not where the plain `propagate` runs."""
         return self.fused
+
+    @property
+    def takes_kinds(self) -> bool:
+        """Whether it may be computed once per kind of nodes, with `KindEdges` for the graph."""
+        is_plain = self._takes_plain_route() or self.cached or self.flow == "target_to_source"
+        return not is_plain and isinstance(self._network()[0], Sigma) and not (self.training and self.dropout)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew, as torch draws those of `nn.Linear`, and forget a cached graph."""
@@ -367,7 +374,8 @@ class SIRConv(MessagePassing):
             raise ValueError(
                 "x: expected features of the target nodes too, which the query W_Q h_u reads, got (x, None)"
             )
-        if source is not target:
+        # Kinds of nodes before and after a layer, one a refinement of the other, are one set of nodes.
+        if source is not target and not isinstance(graph, KindEdges):
             if self.variant == "published":
                 raise ValueError("x: variant='published' takes one set of nodes, got a bipartite (source, target) pair")
             if self.flow == "target_to_source":

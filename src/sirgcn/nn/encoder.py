@@ -1,14 +1,10 @@
 """Raw inputs to features: categorical nodes and edges (atoms, bonds), positional encodings."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-
-from sirgcn.ops.reference import accumulation_dtype, cast
 
 OGB_ATOM = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 """Sizes of OGB's nine atom vocabularies."""
@@ -18,64 +14,6 @@ OGB_BOND = (5, 6, 2)
 
 MAX_TABLE = 4096
 """Above this many combinations of categories a table has no advantage over the rows themselves."""
-
-
-@dataclass(frozen=True, eq=False)
-class Repeated:
-    r"""Node features `(|V|, channels)` of which many rows are equal, as a table of the rows that differ.
-
-    .. math:: h_v = T_{k_v}, \qquad W h_v = (T W^\top)_{k_v}
-
-    A matrix product with them is one with the table, however many nodes there are. `SIRConv` takes it as `x`, and so
-    do the other convolutions that say `takes_repeated`.
-
-    Args:
-        table: the rows that differ, `[K, channels]`.
-        kind: the row of every node, int64 `[|V|]`.
-    """
-
-    table: Tensor
-    kind: Tensor
-
-    def through(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """The rows `(|V|, F)` of a function that acts on each row by itself."""
-        rows = function(self.table)
-        # Its backward sums in a fixed order, as that of index_select does not, and over all nodes of a kind: in half
-        # precision such a sum stops growing.
-        found = F.embedding(self.kind, cast(rows, accumulation_dtype(rows.dtype)))
-        return cast(found, rows.dtype)
-
-    @property
-    def shape(self) -> torch.Size:
-        """Of the features that it stands for."""
-        return torch.Size((len(self.kind), self.table.size(-1)))
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the features."""
-        return self.table.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where they are."""
-        return self.table.device
-
-    def size(self, dim: int) -> int:
-        """As `Tensor.size`."""
-        return self.shape[dim]
-
-    def dim(self) -> int:
-        """As `Tensor.dim`."""
-        return 2
-
-    def is_floating_point(self) -> bool:
-        """As `Tensor.is_floating_point`."""
-        return self.table.is_floating_point()
-
-
-def through(function: Callable[[Tensor], Tensor], x: Tensor | Repeated) -> Tensor:
-    """`function(x)` for a function that acts on each row by itself: once per row that differs."""
-    return x.through(function) if isinstance(x, Repeated) else function(x)
 
 
 class CategoricalEncoder(nn.Module):

@@ -17,8 +17,10 @@ from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode, make_norm
 from sirgcn.nn.conv import SIRConv
 from sirgcn.nn.convs import find_conv, make_conv
 from sirgcn.nn.dropout import Dropout
-from sirgcn.nn.encoder import MAX_TABLE, OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder, Repeated, through
+from sirgcn.nn.encoder import MAX_TABLE, OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
 from sirgcn.nn.linear import Linear
+from sirgcn.nn.repeated import Repeated, normalised, rows_of, takes_kinds, through
+from sirgcn.ops import Neighbors
 from sirgcn.ops.activation import Sigma
 
 # Also those of a network that was saved or changed elsewhere.
@@ -276,14 +278,19 @@ class SIRNet(nn.Module):
         known = {"batch": batch, "first": h}
         context = {name: tensor for name, tensor in known.items() if name in self.conv.takes}
         for block, feed_forward in zip(self.blocks, self.feed_forwards, strict=True):
-            h = feed_forward(block(h, graph, edge, edge_weight, **context))
+            h = block(h, graph, edge, edge_weight, **context)
+            # What follows wants a row for every node, unless it is the next block or the readout.
+            if isinstance(feed_forward, _FeedForward):
+                h = feed_forward(rows_of(h))
+            if self.jk is not None:
+                h = rows_of(h)
             if virtual is not None:
                 state = virtual.update(h, state, batch)
                 h = virtual.spread(h, state, batch)
             outputs.append(h)
         h = self.last_norm(h if self.jk is None else self.jk(outputs))
         if self.pool is None:
-            return self.readout(h)
+            return through(self.readout, h)
         return self.head(self.readout(h, batch, dim_size=batch_size))
 
     def _check_edges(self, edge_attr: EdgeAttr, edge_weight: Tensor | None) -> None:
@@ -315,7 +322,7 @@ class SIRNet(nn.Module):
         return (
             isinstance(self.encoder, CategoricalEncoder)
             and self.encoder.combinations <= min(x.size(0) // 2, MAX_TABLE)
-            and type(block) is _PostNorm
+            and isinstance(block, _PostNorm)
             and getattr(block.conv, "takes_repeated", False)
             and not any((self.positional, self.random_features, self.virtual_node))
             and not (self.training and self.input_dropout.p)
@@ -369,13 +376,30 @@ class _PostNorm(_Block):
 
     def forward(
         self, h: Tensor | Repeated, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None, **context: Tensor
-    ) -> Tensor:
-        out = self.conv(h, graph, edge, edge_weight, **context)
+    ) -> Tensor | Repeated:
+        x: Any = h
+        own, kinds = h, None
+        if isinstance(h, Repeated) and edge_weight is None and not context and self._takes_kinds():
+            finer = h.finer(cast(Neighbors, graph), edge)
+            if finer is not None:
+                x, kinds, graph, edge = finer
+                own = finer.x[1]
+        out = self.conv(x, graph, edge, edge_weight, **context)
         if self.residual is not None:
             linear, dropout = self.residual
-            out = out + dropout(through(linear, h))
-        out = self.dropout(self.act(self.norm(out)))
-        return h + out if self.skip else out
+            out = out + dropout(through(linear, own))
+        out = self.dropout(self.act(normalised(self.norm, out, kinds)))
+        if self.skip:
+            out = rows_of(own) + out
+        return out if kinds is None else Repeated(out, kinds.kind, kinds)
+
+    def _takes_kinds(self) -> bool:
+        """Whether all nodes of a kind come out equal, and the block can be computed once for each."""
+        dropouts = [self.dropout] if self.residual is None else [self.dropout, self.residual[1]]
+        is_random = self.training and any(dropout.p for dropout in dropouts)
+        # Who looks on expects the rows of all nodes.
+        is_seen = any(m._forward_hooks or m._forward_pre_hooks for m in (self, self.conv, self.norm, self.act))
+        return getattr(self.conv, "takes_kinds", False) and takes_kinds(self.norm) and not is_random and not is_seen
 
 
 class _Skip(_PostNorm):

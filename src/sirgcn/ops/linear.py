@@ -87,7 +87,7 @@ def _is_plain(tensor: Tensor, like: Tensor) -> bool:
         type(tensor) in (Tensor, nn.Parameter)
         and tensor.dtype in (torch.float32, torch.float64)
         and tensor.dtype == like.dtype
-        and tensor.device.type == "cpu"
+        and tensor.is_cpu
         and tensor.layout is torch.strided
         and not tensor.is_neg()
         and not tensor.is_nested

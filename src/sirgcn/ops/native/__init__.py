@@ -96,6 +96,38 @@ def group(edge_index: Tensor, num_sources: int, num_targets: int) -> tuple[tuple
     return bad, groupings
 
 
+def refine(
+    kind: Tensor, by_target: tuple[Tensor, Tensor, Tensor], edge_kind: Tensor | None, edge_kinds: int, most: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor] | None:
+    """A round of colour refinement on kinds, int64 and at least 0, and edges grouped by target: (ptr, node, edge).
+
+    Every node's new kind, a node of each new kind, their numbers, the edges `[2, E]` from the old kinds to each new
+    one, and the kinds of these edges, 0 without any; None where there are more kinds than `most`.
+    """
+    ptr, node, edge = by_target
+    kind, edge_kind = kind.contiguous(), None if edge_kind is None else edge_kind.to(torch.int64).contiguous()
+    finer, first, count = torch.empty_like(kind), kind.new_empty(most), kind.new_empty(most)
+    edges = kind.new_empty(3, node.numel())
+    num_kinds, num_edges = _kernels.refine(
+        ptr.data_ptr(),
+        node.data_ptr(),
+        edge.data_ptr(),
+        node.dtype == torch.int64,
+        kind.numel(),
+        kind.data_ptr(),
+        0 if edge_kind is None else edge_kind.data_ptr(),
+        edge_kinds,
+        most,
+        finer.data_ptr(),
+        first.data_ptr(),
+        count.data_ptr(),
+        *(row.data_ptr() for row in edges),
+    )
+    if num_kinds < 0:
+        return None
+    return finer, first[:num_kinds], count[:num_kinds], edges[:2, :num_edges], edges[2, :num_edges]
+
+
 def gather_add(query: Tensor, key: Tensor, term: Tensor | None, target: Tensor, source: Tensor, row: Tensor) -> Tensor:
     """query[target] + key[source] + term[row], a row for every edge."""
     query, key = (t if t.stride(1) == 1 else t.contiguous() for t in (query, key))

@@ -13,7 +13,9 @@
 
 #include "job.h"
 #include "network.h"
+#include "norm.h"
 #include "product.h"
+#include "refine.h"
 #include "threads.h"
 
 extern const Kernel *const scalar_kernels[NUM_DTYPES][2];
@@ -599,6 +601,62 @@ static PyObject *py_won_rows(PyObject *self, PyObject *const *args, Py_ssize_t c
     return py_rows(args, count, won_rows_block);
 }
 
+static PyObject *py_refine(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (!has_count(count, 15)) return NULL;
+    Refinement r = {0};
+    Py_ssize_t i = 0;
+    r.ptr = address(args, &i);
+    r.node = address(args, &i);
+    r.edge = address(args, &i);
+    r.wide = (int)number(args, &i);
+    r.nodes = number(args, &i);
+    r.kind = address(args, &i);
+    r.edge_kind = address(args, &i);
+    r.edge_kinds = number(args, &i);
+    r.most = number(args, &i);
+    r.finer = address(args, &i);
+    r.first = address(args, &i);
+    r.count = address(args, &i);
+    r.source = address(args, &i);
+    r.target = address(args, &i);
+    r.edge_type = address(args, &i);
+    if (PyErr_Occurred()) return NULL;
+    int result;
+    Py_BEGIN_ALLOW_THREADS
+    result = refine(&r);
+    Py_END_ALLOW_THREADS
+    if (result < 0) return PyErr_NoMemory();
+    return Py_BuildValue("LL", result ? -1LL : (long long)r.num_kinds, (long long)r.num_edges);
+}
+
+static PyObject *py_norm(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (!has_count(count, 16)) return NULL;
+    Norm n = {0};
+    Py_ssize_t i = 0;
+    const int is_double = (int)number(args, &i), threads = (int)number(args, &i);
+    n.rows = number(args, &i);
+    n.width = number(args, &i);
+    n.table = address(args, &i);
+    n.share = address(args, &i);
+    n.weight = address(args, &i);
+    n.bias = address(args, &i);
+    n.mean = address(args, &i);
+    n.variance = address(args, &i);
+    n.scale = address(args, &i);
+    n.grad = address(args, &i);
+    n.grad_weight = address(args, &i);
+    n.grad_bias = address(args, &i);
+    n.out = address(args, &i);
+    n.eps = PyFloat_AsDouble(args[i]);
+    if (PyErr_Occurred()) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    run_norm(&n, is_double, threads);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_gather_add(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (!has_count(count, 16)) return NULL;
@@ -664,6 +722,8 @@ static PyMethodDef methods[] = {
     {"is_intel", py_is_intel, METH_NOARGS, "Whether the processor is one of Intel's."},
     {"marks_size", (PyCFunction)(void (*)(void))py_marks_size, METH_FASTCALL, "The bytes of marks that it can use."},
     {"group", (PyCFunction)(void (*)(void))py_group, METH_FASTCALL, "Edges grouped by target and by source."},
+    {"refine", (PyCFunction)(void (*)(void))py_refine, METH_FASTCALL, "Kinds of nodes by the kinds of their neighbours."},
+    {"norm", (PyCFunction)(void (*)(void))py_norm, METH_FASTCALL, "Batch norm of rows that weigh differently."},
     {"gather_add", (PyCFunction)(void (*)(void))py_gather_add, METH_FASTCALL, "The sum of both ends' rows for every edge."},
     {"add_rows", (PyCFunction)(void (*)(void))py_add_rows, METH_FASTCALL, "Add rows into the rows of an index."},
     {"max_rows", (PyCFunction)(void (*)(void))py_max_rows, METH_FASTCALL, "The maximum of rows, and which one holds it."},

@@ -1,0 +1,23 @@
+/* Batch norm of rows that weigh differently: as if each stood there several times. */
+#include "norm.h"
+
+#include <math.h>
+
+#include "threads.h"
+
+/* Of a task; and rows whose sums are kept in the dtype of the table before they are added to those of all rows in double. */
+#define COLUMNS 40
+#define ROWS 32
+
+#define REAL float
+#define NAME(name) name##_float
+#include "norm_rows.h"
+#undef REAL
+#undef NAME
+#define REAL double
+#define NAME(name) name##_double
+#include "norm_rows.h"
+
+void run_norm(const Norm *n, int is_double, int threads) {
+    run(is_double ? columns_double : columns_float, (void *)n, (n->width + COLUMNS - 1) / COLUMNS, threads);
+}

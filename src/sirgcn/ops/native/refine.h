@@ -1,0 +1,27 @@
+/* Colour refinement: kinds of nodes, told apart by the kinds of their neighbours. */
+#ifndef SIRGCN_REFINE_H
+#define SIRGCN_REFINE_H
+
+#include <stdint.h>
+
+typedef struct {
+    /* The edges, grouped by target. */
+    const void *ptr, *node, *edge;
+    int wide; /* int64 indices, else int32 */
+    int64_t nodes;
+    const int64_t *kind;      /* [nodes], at least 0 */
+    const int64_t *edge_kind; /* [edges], or null: all are of one kind */
+    int64_t edge_kinds;
+    int64_t most; /* of kinds that are wanted */
+    /* What is found: every node's new kind, and of every new kind its first node, how many there are, and the edges of the first,
+       from an old kind to the new one, with their kind. */
+    int64_t *finer;                       /* [nodes] */
+    int64_t *first, *count;               /* [most] */
+    int64_t *source, *target, *edge_type; /* [edges] */
+    int64_t num_kinds, num_edges;
+} Refinement;
+
+/* 0; 1 where there are more kinds than wanted, and what was found means nothing; -1 where memory is short. */
+int refine(Refinement *r);
+
+#endif

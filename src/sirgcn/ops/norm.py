@@ -1,0 +1,80 @@
+"""Batch norm of rows that stand for several equal ones."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sirgcn.ops import native
+from sirgcn.ops.aggregate import is_watched, once_differentiable
+
+if native.UNAVAILABLE is None:
+    import sirgcn.ops.native._kernels as _kernels
+
+
+def weighted_batch_norm(
+    table: Float[Tensor, "rows d"],
+    share: Float[Tensor, " rows"],
+    weight: Float[Tensor, " d"],
+    bias: Float[Tensor, " d"],
+    eps: float = 1e-5,
+) -> tuple[Float[Tensor, "rows d"], Float[Tensor, " d"], Float[Tensor, " d"]]:
+    r"""Batch norm in training, with rows that weigh differently, and the moments, which have no gradient.
+
+    .. math:: Y_k = \gamma \frac{T_k - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta, \qquad
+        \mu = \sum_k s_k T_k, \qquad \sigma^2 = \sum_k s_k (T_k - \mu)^2
+
+    Args:
+        table: T, float32 or float64.
+        share: s, which sums to 1; it gets no gradient.
+        weight: gamma.
+        bias: beta.
+        eps: epsilon.
+    """
+    found: tuple[Tensor, Tensor, Tensor] = _BatchNorm.apply(table, share, weight, bias, eps)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _takes(table: Tensor) -> bool:
+    return native.takes_rows(table) and not is_watched()
+
+
+def _run(table: Tensor, eps: float, *others: Tensor | None) -> None:
+    """Forward, or backward where a gradient is given, on tensors in one piece, in the order of the kernel."""
+    pointers = (0 if tensor is None else tensor.data_ptr() for tensor in (table, *others))
+    threads = native.threads_for(table.numel())
+    _kernels.norm(table.dtype == torch.float64, threads, *table.shape, *pointers, eps)
+
+
+class _BatchNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, table: Tensor, share: Tensor, weight: Tensor, bias: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        if _takes(table):
+            table, weight, bias = (tensor.contiguous() for tensor in (table, weight, bias))
+            out, (mean, variance, scale) = torch.empty_like(table), table.new_empty(3, table.size(1))
+            _run(table, eps, share, weight, bias, mean, variance, scale, None, None, None, out)
+        else:
+            mean = share @ table
+            variance = share @ (table - mean).square()
+            scale = torch.rsqrt(variance + eps)
+            out = (table - mean) * (scale * weight) + bias
+        ctx.save_for_backward(table, share, weight, mean, scale)
+        ctx.eps = eps
+        ctx.mark_non_differentiable(mean, variance)
+        return out, mean, variance
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *unused: Tensor) -> tuple[Tensor | None, ...]:
+        table, share, weight, mean, scale = ctx.saved_tensors
+        if _takes(grad):
+            grad = grad.contiguous()
+            out, (grad_weight, grad_bias) = torch.empty_like(table), table.new_empty(2, table.size(1))
+            _run(table, ctx.eps, share, weight, None, mean, None, scale, grad, grad_weight, grad_bias, out)
+        else:
+            unit = (table - mean) * scale
+            grad_weight, grad_bias = (grad * unit).sum(0), grad.sum(0)
+            out = scale * weight * (grad - share.unsqueeze(1) * (grad_bias + unit * grad_weight))
+        return once_differentiable((out, None, grad_weight, grad_bias, None), ctx.saved_tensors, "weighted_batch_norm")
