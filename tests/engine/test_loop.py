@@ -207,6 +207,32 @@ def test_weight_that_is_not_finite_after_the_last_step_is_named() -> None:
         trainer.run()
 
 
+@pytest.mark.parametrize(
+    ("settings", "metric", "wanted"),
+    [
+        ({"batch_size": 8}, "mae", 32),
+        ({"batch_size": 8, "eval_batch_size": 5}, "mae", 5),
+        ({"batch_size": None}, "mae", None),
+        # Its value is a mean over batches: they stay as they are.
+        ({"batch_size": 8}, "class_accuracy", 8),
+    ],
+)
+def test_batches_of_evaluation(settings: dict[str, Any], metric: str, wanted: int | None) -> None:
+    task = graph_task() if metric == "mae" else replace(node_task(), metric=metric)
+    trainer = Trainer(network(task), task, TrainConfig(epochs=1, **settings))
+    assert trainer._eval_batch_size() == wanted
+
+
+def test_loss_and_metric_do_not_depend_on_the_batches_of_evaluation() -> None:
+    task = graph_task()
+    found = []
+    for size in (3, 8, None):
+        trainer = Trainer(network(task).double(), task, TrainConfig(epochs=1, batch_size=4, eval_batch_size=size))
+        found.append(trainer.evaluate("train")["train"])
+    assert found[0] == pytest.approx(found[1], rel=1e-9)
+    assert found[0] == pytest.approx(found[2], rel=1e-9)
+
+
 def test_clipping_is_torch_s() -> None:
     model = network(graph_task())
     trainer = Trainer(model, graph_task(), TrainConfig(epochs=1, clip=0.5))

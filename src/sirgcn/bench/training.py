@@ -20,7 +20,7 @@ from sirgcn.bench.peers import OURS, as_plain
 from sirgcn.data import DataError, Task, load
 from sirgcn.data.task import Part
 from sirgcn.engine.experiment import TrainConfig
-from sirgcn.engine.loop import Trainer
+from sirgcn.engine.loop import EVALUATED_AT_ONCE, Trainer
 from sirgcn.nn import SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, preset
 from sirgcn.ops import Neighbors
 
@@ -84,8 +84,9 @@ def runs(epoch: Epoch) -> dict[str, Callable[[], Any]]:
         trainer.evaluate(*epoch.evaluated)
 
     def batches() -> None:
-        for part in ("train", *epoch.evaluated):
-            for batch in task.batches(part, epoch.batch_size, generator=trainer.generator):
+        sizes = [epoch.batch_size, *(EVALUATED_AT_ONCE * epoch.batch_size for _ in epoch.evaluated)]
+        for part, size in zip(("train", *epoch.evaluated), sizes, strict=True):
+            for batch in task.batches(part, size, generator=trainer.generator):
                 Neighbors.from_edge_index(batch.edge_index, batch.num_nodes)
 
     split = task.splits[0]
@@ -117,7 +118,7 @@ def _plain(task: Task, model: nn.Module, epoch: Epoch, parts: dict[Part, list[Da
         model.eval()
         with torch.no_grad():
             for part in epoch.evaluated:
-                sum(loss_of(batch).item() for batch in DataLoader(parts[part], epoch.batch_size))
+                sum(loss_of(batch).item() for batch in DataLoader(parts[part], EVALUATED_AT_ONCE * epoch.batch_size))
 
     return run
 

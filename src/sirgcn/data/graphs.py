@@ -132,12 +132,13 @@ class Graphs:
         node_rows, edge_rows = _ranges(first_node, nodes), _ranges(first_edge, edges)
         rows = {"x": node_rows, "pe": node_rows, "edge_attr": edge_rows}
         return Data(
-            edge_index=self.edge_index[:, edge_rows] + torch.repeat_interleave(ptr[:-1] - first_node, edges),
-            y=self.y[{"node": node_rows, "edge": edge_rows, "graph": index}[self.level]],
+            edge_index=self.edge_index.index_select(1, edge_rows)
+            + torch.repeat_interleave(ptr[:-1] - first_node, edges),
+            y=self.y.index_select(0, {"node": node_rows, "edge": edge_rows, "graph": index}[self.level]),
             batch=torch.repeat_interleave(nodes),
             ptr=ptr,
             num_graphs=len(index),
-            **{name: tensor[rows[name]] for name, tensor in every.items()},
+            **{name: tensor.index_select(0, rows[name]) for name, tensor in every.items()},
         )
 
     def select(self, index: Tensor) -> "Graphs":

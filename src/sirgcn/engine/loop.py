@@ -14,6 +14,9 @@ from sirgcn.data.task import Part, Task
 from sirgcn.engine.checkpoint import Checkpoints, random_state, set_random_state
 from sirgcn.engine.experiment import TrainConfig
 
+EVALUATED_AT_ONCE = 4
+"""Batches of training that make one of evaluation, which keeps nothing for a backward pass."""
+
 
 class NotFinite(RuntimeError):
     """The loss or a parameter has become NaN or infinite."""
@@ -150,7 +153,7 @@ class Trainer:
         found: dict[Part, tuple[float, float]] = {}
         for part in parts:
             outputs, targets, total, rows = [], [], 0.0, 0
-            for batch in self.task.batches(part, self.config.eval_batch_size or self.config.batch_size, self.split):
+            for batch in self.task.batches(part, self._eval_batch_size(), self.split):
                 output, target = self.predict(batch)
                 total += float(self.task.loss_function(output, target)) * len(target)
                 rows += len(target)
@@ -158,6 +161,12 @@ class Trainer:
                 targets.append(target.cpu())
             found[part] = total / rows, self.task.metric_function(outputs, targets)
         return found
+
+    def _eval_batch_size(self) -> int | None:
+        config, size = self.config, self.config.batch_size
+        if config.eval_batch_size is not None or size is None:
+            return config.eval_batch_size
+        return size if self.task.metric_function.per_batch else EVALUATED_AT_ONCE * size
 
     def _evaluate_rows(self, parts: tuple[Part, ...]) -> dict[Part, tuple[float, float]]:
         split = self.task.splits[self.split]

@@ -66,6 +66,8 @@ class CategoricalEncoder(nn.Module):
             return self(x)
         columns = self._columns(x)
         kind = columns[..., 0]
+        if len(self.vocabularies) == 1:
+            return self.embeddings[0].weight, kind  # type: ignore[return-value]
         for i, size in enumerate(self.vocabularies[1:], start=1):
             kind = kind * size + columns[..., i]
         combinations = torch.cartesian_prod(*(torch.arange(size, device=x.device) for size in self.vocabularies))

@@ -15,6 +15,8 @@ def look_up(table: Float[Tensor, "rows d"], index: Int[Tensor, " n"]) -> Float[T
     """`table[index]`, with gradients that are summed in the order of the index, as those of `index_select` are not."""
     if torch.compiler.is_compiling() or is_watched() or not native.takes_rows(table):
         return F.embedding(index, table)
+    if not (torch.is_grad_enabled() and table.requires_grad):
+        return table.index_select(0, index)
     found: Tensor = _LookUp.apply(table, index)  # type: ignore[no-untyped-call]
     return found
 
