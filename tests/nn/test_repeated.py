@@ -133,6 +133,20 @@ def test_rows_that_come_to_differ_are_computed_by_node(options: dict[str, Any], 
         assert not is_by_node(targets)
 
 
+def test_dropout_that_is_left_on_in_evaluation(targets: list[int]) -> None:
+    net = network(dropout=0.5).eval()
+    for layer in net.modules():
+        if isinstance(layer, nn.Dropout):
+            layer.train()
+    net(**molecules())
+    assert is_by_node(targets)
+
+
+def test_half_precision_is_computed_by_node(targets: list[int]) -> None:
+    network().bfloat16()(**molecules())
+    assert is_by_node(targets)
+
+
 def test_hooks_see_the_rows_of_all_nodes(targets: list[int]) -> None:
     data, net = molecules(), network()
     shapes = []

@@ -325,7 +325,7 @@ class SIRNet(nn.Module):
             and isinstance(block, _PostNorm)
             and getattr(block.conv, "takes_repeated", False)
             and not any((self.positional, self.random_features, self.virtual_node))
-            and not (self.training and self.input_dropout.p)
+            and not (self.input_dropout.p and self.input_dropout.training)
             and not torch.compiler.is_compiling()
         )
 
@@ -396,7 +396,7 @@ class _PostNorm(_Block):
     def _takes_kinds(self) -> bool:
         """Whether all nodes of a kind come out equal, and the block can be computed once for each."""
         dropouts = [self.dropout] if self.residual is None else [self.dropout, self.residual[1]]
-        is_random = self.training and any(dropout.p for dropout in dropouts)
+        is_random = any(dropout.p and dropout.training for dropout in dropouts)
         # Who looks on expects the rows of all nodes.
         is_seen = any(m._forward_hooks or m._forward_pre_hooks for m in (self, self.conv, self.norm, self.act))
         return getattr(self.conv, "takes_kinds", False) and takes_kinds(self.norm) and not is_random and not is_seen

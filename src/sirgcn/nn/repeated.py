@@ -48,8 +48,11 @@ class Repeated:
             graph: the edges.
             edge: their features; only a pair (table, kind) can be equal for many.
         """
+        # Sums over kinds in half precision would not be those over nodes.
+        if isinstance(edge, Tensor) or self.dtype not in (torch.float32, torch.float64):
+            return None
         before = Kinds.of(self.kind, graph) if self.kinds is None else self.kinds
-        if before is None or isinstance(edge, Tensor):
+        if before is None:
             return None
         found = before.refine() if edge is None else before.refine(edge[1], edge[0].size(0))
         if found is None:
