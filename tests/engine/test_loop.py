@@ -213,18 +213,25 @@ def test_weight_that_is_not_finite_after_the_last_step_is_named() -> None:
         ({"batch_size": 8}, "mae", 32),
         ({"batch_size": 8, "eval_batch_size": 5}, "mae", 5),
         ({"batch_size": None}, "mae", None),
-        # Its value is a mean over batches: they stay as they are.
+        # These depend on the batches, which stay as they are.
         ({"batch_size": 8}, "class_accuracy", 8),
+        ({"batch_size": 8}, "weighted_cross_entropy", 8),
     ],
 )
 def test_batches_of_evaluation(settings: dict[str, Any], metric: str, wanted: int | None) -> None:
-    task = graph_task() if metric == "mae" else replace(node_task(), metric=metric)
+    task = graph_task()
+    if metric != "mae":
+        changes: dict[str, Any] = {"metric" if metric == "class_accuracy" else "loss": metric}
+        task = replace(node_task(), **changes)
     trainer = Trainer(network(task), task, TrainConfig(epochs=1, **settings))
     assert trainer._eval_batch_size() == wanted
 
 
-def test_loss_and_metric_do_not_depend_on_the_batches_of_evaluation() -> None:
+@pytest.mark.parametrize("missing", [False, True])
+def test_loss_and_metric_do_not_depend_on_the_batches_of_evaluation(missing: bool) -> None:
     task = graph_task()
+    if missing:
+        task.graphs.y[1:9] = math.nan
     found = []
     for size in (3, 8, None):
         trainer = Trainer(network(task).double(), task, TrainConfig(epochs=1, batch_size=4, eval_batch_size=size))

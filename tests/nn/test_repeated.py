@@ -1,14 +1,17 @@
 """Networks that compute each kind of nodes once: the same outputs, gradients and running statistics as by node."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from torch_geometric.nn.aggr import MeanAggregation
 
 import sirgcn.nn.conv as module
-from sirgcn.nn import SIRNet
+from sirgcn.nn import SIRNet, SIRReadout
 from sirgcn.nn.repeated import Repeated, rows_of
 from sirgcn.ops import Neighbors, native, sir_aggregate
 
@@ -147,14 +150,88 @@ def test_half_precision_is_computed_by_node(targets: list[int]) -> None:
     assert is_by_node(targets)
 
 
-def test_hooks_see_the_rows_of_all_nodes(targets: list[int]) -> None:
+@pytest.mark.parametrize("name", ["blocks.1", "blocks.1.conv.lin_key", "blocks.0.norm", "readout", "last_norm"])
+def test_hooks_see_the_rows_of_all_nodes(name: str, targets: list[int]) -> None:
     data, net = molecules(), network()
-    shapes = []
-    net.blocks[1].register_forward_hook(lambda block, given, out: shapes.append((given[0].shape, out.shape)))
+    seen: list[Any] = []
+    net.get_submodule(name).register_forward_hook(lambda layer, given, out: seen.append(given[0]))
     net(**data)
-    assert targets[0] < GRAPHS * SIZE
-    assert targets[1:] == [GRAPHS * SIZE] * 2
-    assert [tuple(shape) for shape in shapes[0]] == [(GRAPHS * SIZE, 8)] * 2
+    assert is_by_node(targets)
+    assert isinstance(seen[0], Tensor)
+    assert seen[0].shape == (GRAPHS * SIZE, 8)
+
+
+def test_backward_and_global_hooks_are_called(targets: list[int]) -> None:
+    data, net = molecules(), network()
+    seen: list[Any] = []
+
+    def note(layer: nn.Module, given: Any, out: Any) -> None:
+        seen.append(out[0].shape)
+
+    handle = net.blocks[1].register_full_backward_hook(note)
+    net(**data).sum().backward()
+    assert seen == [(GRAPHS * SIZE, 8)]
+    handle.remove()
+    handle = nn.modules.module.register_module_forward_hook(lambda layer, given, out: None)
+    del targets[:]
+    try:
+        net(**data)
+    finally:
+        handle.remove()
+    assert is_by_node(targets)
+
+
+def replaced(net: SIRNet, part: str) -> None:
+    """Put something else in the place of one of the network's parts."""
+    if part == "feed_forward":
+        net.feed_forwards[0] = nn.Sequential(nn.BatchNorm1d(8), nn.Tanh()).double()
+    elif part == "readout":
+        net.readout = SIRReadout(nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 2)).double())
+    elif part == "aggregation":
+        net.readout = MeanAggregation()
+    elif part == "last_norm":
+        net.last_norm = nn.BatchNorm1d(8).double()
+    else:
+        block: Any = net.blocks[1]
+        linear = block.residual[0]
+        parts = {
+            "act": nn.RReLU(),
+            "dropout": nn.Identity(),
+            "residual": nn.Sequential(nn.BatchNorm1d(8), linear).double(),
+        }
+        if part == "residual":
+            block.residual[0] = parts[part]
+        else:
+            setattr(block, part, parts[part])
+
+
+@pytest.mark.parametrize("part", ["feed_forward", "readout", "aggregation", "last_norm", "act", "dropout", "residual"])
+def test_parts_that_were_replaced(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = network()
+    replaced(net, part)
+    outputs = []
+    for each in (net, by_node(net, monkeypatch)):
+        torch.manual_seed(0)
+        outputs.append(each(**molecules()))
+    torch.testing.assert_close(*outputs)
+
+
+def test_checkpoint_computes_it_again() -> None:
+    data, net = molecules(), network()
+    x = torch.zeros((), dtype=DOUBLE, requires_grad=True)
+    grads = []
+
+    def run(x: Tensor) -> Tensor:
+        out: Tensor = net(**data) + x
+        return out
+
+    for again in (False, True):
+        net.zero_grad()
+        out: Any = checkpoint(run, x, use_reentrant=False) if again else run(x)  # type: ignore[no-untyped-call]
+        out.sum().backward()
+        grads.append([p.grad for p in net.parameters()])
+    for mine, theirs in zip(*grads, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
 def test_a_norm_of_another_kind_is_left_to_itself(targets: list[int]) -> None:
@@ -165,15 +242,22 @@ def test_a_norm_of_another_kind_is_left_to_itself(targets: list[int]) -> None:
     assert is_by_node(targets)
 
 
-def test_wrong_categories_are_refused(targets: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda bond: bond[:7], "expected .* entries, one per edge, got 7"),
+        (lambda bond: bond[:0], "expected .* entries, one per edge, got 0"),
+        (lambda bond: bond.repeat(2), "expected .* entries, one per edge"),
+        (lambda bond: bond + BONDS, r"expected .*, got|expected 0 <= "),
+        (lambda bond: (torch.randn(BONDS, 8, dtype=DOUBLE), bond.double()), "expected int32 or int64"),
+        (lambda bond: (torch.randn(BONDS, 8, dtype=DOUBLE), bond.unsqueeze(1)), "expected int32 or int64"),
+        (lambda bond: (torch.randn(BONDS, 8, dtype=DOUBLE), bond - 1), "expected 0 <= "),
+    ],
+)
+def test_wrong_edge_categories_are_refused_by_name(change: Callable[[Tensor], Any], message: str) -> None:
     data, net = molecules(), network(edge_channels=[BONDS], edge_encoder="embedding")
-    data["edge_attr"] = torch.zeros(data["edge_index"].size(1), dtype=torch.int64)
-    data["edge_attr"][3] = BONDS
-    with pytest.raises((IndexError, ValueError)):
-        net(**data)
-    data["edge_attr"][3] = 0
-    data["x"][5] = ATOMS
-    with pytest.raises((IndexError, ValueError)):
+    data["edge_attr"] = change(torch.zeros(data["edge_index"].size(1), dtype=torch.int64))
+    with pytest.raises((IndexError, ValueError), match=message):
         net(**data)
 
 

@@ -77,6 +77,15 @@ LOSSES_OF_CLASSES = ("cross_entropy", "weighted_cross_entropy", "log_cross_entro
 """The losses whose targets are classes; those of the others are numbers."""
 
 
+LOSSES_OF_BATCHES = ("weighted_cross_entropy",)
+"""The losses that are no mean over labels: they depend on how rows are put into batches."""
+
+
+def count_labels(loss: str, target: Tensor) -> int:
+    """How many labels the loss of that name is a mean over."""
+    return int((target >= 0 if loss in LOSSES_OF_CLASSES else ~torch.isnan(target)).sum())
+
+
 def _mean(each: Tensor) -> Tensor:
     # The mean over no label would be NaN, and end a training run for one batch without labels.
     return each.mean() if len(each) else each.sum()

@@ -23,7 +23,7 @@ class TrainConfig:
         epochs: at most this many.
         batch_size: graphs in a batch; None takes all at once.
         eval_batch_size: likewise where nothing is learnt and nothing is kept for a backward pass; None: four times
-            `batch_size`, or as many where the metric is a mean over batches.
+            `batch_size`, or as many where the loss or the metric depends on the batches.
         lr: of AdamW, after the warm-up.
         weight_decay: AdamW's.
         warmup: epochs over which the lr rises linearly from lr / warmup.

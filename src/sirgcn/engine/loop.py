@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from sirgcn.data.losses import LOSSES_OF_BATCHES, count_labels
 from sirgcn.data.task import Part, Task
 from sirgcn.engine.checkpoint import Checkpoints, random_state, set_random_state
 from sirgcn.engine.experiment import TrainConfig
@@ -144,7 +145,7 @@ class Trainer:
     def evaluate(self, *parts: Part) -> dict[Part, tuple[float, float]]:
         """The mean loss and the metric of each part that is not empty, in eval mode.
 
-        The loss is the mean over batches, weighted by their rows. The parts of a single graph share one forward pass.
+        The loss is the mean over batches, weighted by their labels. The parts of a single graph share one forward pass.
         """
         self.model.eval()
         parts = tuple(part for part in parts if self.task.num_batches(part, split=self.split))
@@ -152,21 +153,23 @@ class Trainer:
             return self._evaluate_rows(parts)
         found: dict[Part, tuple[float, float]] = {}
         for part in parts:
-            outputs, targets, total, rows = [], [], 0.0, 0
+            outputs, targets, total, labels = [], [], 0.0, 0
             for batch in self.task.batches(part, self._eval_batch_size(), self.split):
                 output, target = self.predict(batch)
-                total += float(self.task.loss_function(output, target)) * len(target)
-                rows += len(target)
+                count = count_labels(self.task.loss, target)
+                total += float(self.task.loss_function(output, target)) * count
+                labels += count
                 outputs.append(output.float().cpu())
                 targets.append(target.cpu())
-            found[part] = total / rows, self.task.metric_function(outputs, targets)
+            found[part] = total / max(1, labels), self.task.metric_function(outputs, targets)
         return found
 
     def _eval_batch_size(self) -> int | None:
         config, size = self.config, self.config.batch_size
         if config.eval_batch_size is not None or size is None:
             return config.eval_batch_size
-        return size if self.task.metric_function.per_batch else EVALUATED_AT_ONCE * size
+        is_of_batches = self.task.metric_function.per_batch or self.task.loss in LOSSES_OF_BATCHES
+        return size if is_of_batches else EVALUATED_AT_ONCE * size
 
     def _evaluate_rows(self, parts: tuple[Part, ...]) -> dict[Part, tuple[float, float]]:
         split = self.task.splits[self.split]

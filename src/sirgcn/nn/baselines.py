@@ -17,7 +17,7 @@ from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.linear import Linear
 from sirgcn.nn.messages import attend, deviation, edge_scores, head_scores, maximum, weighted_sum
-from sirgcn.nn.repeated import Repeated, through
+from sirgcn.nn.repeated import Repeated, rows_of, through
 from sirgcn.ops import Neighbors, tiled_aggregate
 from sirgcn.ops.aggregate import under_transform
 from sirgcn.ops.linear import linear
@@ -73,7 +73,7 @@ class Baseline(nn.Module):
         given = {name: value for name, value in given.items() if value is not None}
         neighbors = as_neighbors(graph, h.size(0), h.size(0))
         if not (isinstance(h, Repeated) and self.takes_repeated):
-            h = self.dropout(through(nn.Identity(), h))
+            h = self.dropout(rows_of(h))
         return self.convolve(h, neighbors, **given, **context)
 
 

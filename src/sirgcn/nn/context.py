@@ -24,7 +24,8 @@ class SIRReadout(Aggregation):
         aggr: `"sum"`, or `"mean"` for the statement up to a constant scale.
 
     Shapes:
-        - **input:** node features `(|V|, F_in)`, `index` `(|V|)` or `ptr` `(B + 1)`
+        - **input:** node features `(|V|, F_in)`, `index` `(|V|)` or `ptr` `(B + 1)`; `Repeated` rows if MLP_R acts on
+          each by itself
         - **output:** graph features `(B, F_out)`; a graph without nodes gets 0
     """
 

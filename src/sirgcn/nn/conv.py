@@ -156,8 +156,14 @@ class SIRConv(MessagePassing):
     @property
     def takes_kinds(self) -> bool:
         """Whether it may be computed once per kind of nodes, with `KindEdges` for the graph."""
-        is_plain = self._takes_plain_route() or self.cached or self.flow == "target_to_source"
-        return not is_plain and isinstance(self._network()[0], Sigma) and not (self.training and self.dropout)
+        return (
+            self.aggr != "max"
+            and self.message_network is None
+            and isinstance(self.activation, Sigma)
+            and self.lin_residual is None
+            and not (self.training and self.dropout)
+            and not (self.cached or self.flow == "target_to_source" or self._takes_plain_route())
+        )
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew, as torch draws those of `nn.Linear`, and forget a cached graph."""
@@ -168,7 +174,7 @@ class SIRConv(MessagePassing):
 
     def forward(
         self,
-        x: Tensor | Repeated | tuple[Tensor, Tensor],
+        x: Tensor | Repeated | tuple[Tensor, Tensor | Repeated],
         edge_index: Graph,
         edge_attr: EdgeAttr = None,
         edge_weight: OptTensor = None,
@@ -452,7 +458,7 @@ def _checked_channels(channels: object) -> tuple[int, int]:
 
 
 def _both_ends(
-    x: Tensor | Repeated | tuple[Tensor, Tensor],
+    x: Tensor | Repeated | tuple[Tensor, Tensor | Repeated],
 ) -> tuple[Tensor | Repeated, Tensor | Repeated]:
     if isinstance(x, (Tensor, Repeated)):
         return x, x

@@ -22,6 +22,8 @@ from sirgcn.nn.linear import Linear
 from sirgcn.nn.repeated import Repeated, normalised, rows_of, takes_kinds, through
 from sirgcn.ops import Neighbors
 from sirgcn.ops.activation import Sigma
+from sirgcn.ops.linear_messages import has_hooks
+from sirgcn.ops.pairs import acts_alike
 
 # Also those of a network that was saved or changed elsewhere.
 _LINEAR = (PyGLinear, nn.Linear)
@@ -280,15 +282,18 @@ class SIRNet(nn.Module):
         for block, feed_forward in zip(self.blocks, self.feed_forwards, strict=True):
             h = block(h, graph, edge, edge_weight, **context)
             # What follows wants a row for every node, unless it is the next block or the readout.
-            if isinstance(feed_forward, _FeedForward):
-                h = feed_forward(rows_of(h))
-            if self.jk is not None:
+            if self.jk is not None or type(feed_forward) is not nn.Identity:
                 h = rows_of(h)
+            h = feed_forward(h)
             if virtual is not None:
                 state = virtual.update(h, state, batch)
                 h = virtual.spread(h, state, batch)
             outputs.append(h)
-        h = self.last_norm(h if self.jk is None else self.jk(outputs))
+        h = h if self.jk is None else self.jk(outputs)
+        network = self.readout.network if isinstance(self.readout, SIRReadout) else self.readout
+        if type(self.last_norm) is not nn.Identity or not acts_alike(network):
+            h = rows_of(h)
+        h = self.last_norm(h)
         if self.pool is None:
             return through(self.readout, h)
         return self.head(self.readout(h, batch, dim_size=batch_size))
@@ -325,7 +330,8 @@ class SIRNet(nn.Module):
             and isinstance(block, _PostNorm)
             and getattr(block.conv, "takes_repeated", False)
             and not any((self.positional, self.random_features, self.virtual_node))
-            and not (self.input_dropout.p and self.input_dropout.training)
+            and not _drops(self.input_dropout)
+            and not any(has_hooks(module) for module in self.modules())
             and not torch.compiler.is_compiling()
         )
 
@@ -387,7 +393,7 @@ class _PostNorm(_Block):
         out = self.conv(x, graph, edge, edge_weight, **context)
         if self.residual is not None:
             linear, dropout = self.residual
-            out = out + dropout(through(linear, own))
+            out = out + dropout(through(linear, own if acts_alike(linear) else rows_of(own)))
         out = self.dropout(self.act(normalised(self.norm, out, kinds)))
         if self.skip:
             out = rows_of(own) + out
@@ -395,11 +401,16 @@ class _PostNorm(_Block):
 
     def _takes_kinds(self) -> bool:
         """Whether all nodes of a kind come out equal, and the block can be computed once for each."""
-        dropouts = [self.dropout] if self.residual is None else [self.dropout, self.residual[1]]
-        is_random = any(dropout.p and dropout.training for dropout in dropouts)
-        # Who looks on expects the rows of all nodes.
-        is_seen = any(m._forward_hooks or m._forward_pre_hooks for m in (self, self.conv, self.norm, self.act))
-        return getattr(self.conv, "takes_kinds", False) and takes_kinds(self.norm) and not is_random and not is_seen
+        linear, dropout = (nn.Identity(), nn.Identity()) if self.residual is None else self.residual
+        return (
+            type(self.conv) is SIRConv
+            and self.conv.takes_kinds
+            and takes_kinds(self.norm)
+            and acts_alike(self.act)
+            and acts_alike(linear)
+            and not _drops(self.dropout)
+            and not _drops(dropout)
+        )
 
 
 class _Skip(_PostNorm):
@@ -442,6 +453,13 @@ class _FeedForward(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         out: Tensor = h + self.network(h)
         return out
+
+
+def _drops(dropout: nn.Module) -> bool:
+    """Whether a dropout, or what was put in its place, makes equal rows differ."""
+    if isinstance(dropout, nn.Dropout):
+        return bool(dropout.p) and dropout.training
+    return type(dropout) is not nn.Identity
 
 
 def _mlp(widths: Sequence[int], act: nn.Module, norm: str | None, last_bias: bool) -> nn.Module:

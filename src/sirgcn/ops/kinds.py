@@ -1,6 +1,7 @@
 """Nodes that message passing cannot tell apart: one row of work for each kind of them in place of one for each node."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -40,6 +41,13 @@ class KindEdges(Neighbors):
             None if source is None else source.index_select(0, self.first_source),
         )
 
+    def to(self, *args: Any, **kwargs: Any) -> "KindEdges":
+        """As `Neighbors.to`."""
+        plain, original = super().to(*args, **kwargs), self.original.to(*args, **kwargs)
+        groupings = plain.edge_index, plain.by_target, plain.by_source, plain.num_sources, plain.num_targets
+        first = (tensor.to(*args, **kwargs) for tensor in (self.first_source, self.first_target))
+        return KindEdges(*groupings, original, *first)
+
 
 @dataclass(frozen=True, eq=False)
 class Kinds:
@@ -71,8 +79,7 @@ class Kinds:
         """
         if (
             native.UNAVAILABLE is not None
-            or is_watched()
-            or torch.compiler.is_compiling()
+            or _is_watched()
             or graph.device.type != "cpu"
             or graph.num_sources != graph.num_targets
             or graph.num_targets == 0
@@ -98,11 +105,9 @@ class Kinds:
         Args:
             edge_kind: of every edge, below `num_edge_kinds`; None where edges carry nothing.
         """
-        if edge_kind is not None and edge_kind.numel():
-            low, high = (int(bound) for bound in torch.aminmax(edge_kind))
-            # Refused, by name, where every edge is looked at.
-            if low < 0 or high >= num_edge_kinds:
-                return None
+        # What does not fit is refused, by name, where every edge is looked at.
+        if _is_watched() or not (edge_kind is None or _fits(edge_kind, self.graph.num_edges, num_edge_kinds)):
+            return None
         most = int(_MOST_KINDS * self.graph.num_targets)
         found = native.refine(self.kind, self.graph.by_target, edge_kind, num_edge_kinds, most)
         if found is None:
@@ -112,3 +117,14 @@ class Kinds:
         grouped = Neighbors.from_edge_index(edge_index, sizes)
         edges = KindEdges(edge_index, grouped.by_target, grouped.by_source, *sizes, self.graph, self.first, first)
         return Kinds(self.graph, kind, first, count), edges, edge_type
+
+
+def _is_watched() -> bool:
+    return is_watched() or torch.compiler.is_compiling()
+
+
+def _fits(edge_kind: Tensor, num_edges: int, num_kinds: int) -> bool:
+    if edge_kind.dtype not in (torch.int32, torch.int64) or edge_kind.shape != (num_edges,) or not edge_kind.is_cpu:
+        return False
+    low, high = (int(bound) for bound in torch.aminmax(edge_kind)) if num_edges else (0, 0)
+    return low >= 0 and high < num_kinds

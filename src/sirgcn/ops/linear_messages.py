@@ -55,12 +55,16 @@ _IDENTITY = Activation("identity")
 _HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
 
 
+def has_hooks(module: nn.Module) -> bool:
+    """Whether someone looks on as the module, or any module, is called or differentiated."""
+    own = module.__dict__
+    return any(own[f"_{kind}_hooks"] or getattr(_hooks, f"_global_{kind}_hooks") for kind in _HOOKS)
+
+
 def known_parts(module: nn.Module) -> list[Activation | nn.Module] | None:
     """The activations and linear layers of a module in their order; None where it has anything else, or hooks."""
-    if any(getattr(_hooks, f"_global_{kind}_hooks") for kind in _HOOKS):
-        return None
     own = module.__dict__
-    if any(own[f"_{kind}_hooks"] for kind in _HOOKS) or "forward" in own:
+    if has_hooks(module) or "forward" in own:
         return None
     kind = type(module)
     if kind is nn.Sequential:

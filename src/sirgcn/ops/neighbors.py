@@ -247,4 +247,5 @@ def _compressed(ptr: Tensor, node: Tensor, groups: int, size: int, end: str) -> 
                 f"got {ptr[:8].tolist()}{' ...' if ptr.numel() > 8 else ''}"
             )
         _check_range(node, size, f"adj_t {end} index {{}}", end)
+    ptr, node = ptr.contiguous(), node.contiguous()
     return Grouping(ptr, node, torch.arange(node.numel(), dtype=node.dtype, device=node.device))

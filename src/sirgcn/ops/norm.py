@@ -32,12 +32,17 @@ def weighted_batch_norm(
         bias: beta.
         eps: epsilon.
     """
+    if table.dim() != 2 or not weight.shape == bias.shape == table.shape[1:] or share.shape != table.shape[:1]:
+        shapes = [list(tensor.shape) for tensor in (table, share, weight, bias)]
+        raise ValueError(f"weighted_batch_norm: expected shapes [K, d], [K], [d] and [d], got {shapes}")
     found: tuple[Tensor, Tensor, Tensor] = _BatchNorm.apply(table, share, weight, bias, eps)  # type: ignore[no-untyped-call]
     return found
 
 
-def _takes(table: Tensor) -> bool:
-    return native.takes_rows(table) and not is_watched()
+def _takes(*tensors: Tensor) -> bool:
+    """Whether the kernel can work on these: of one dtype, float32 or float64, on the CPU, nobody looking on."""
+    first = tensors[0]
+    return native.takes_rows(first) and all(t.dtype == first.dtype and t.is_cpu for t in tensors) and not is_watched()
 
 
 def _run(table: Tensor, eps: float, *others: Tensor | None) -> None:
@@ -52,8 +57,8 @@ class _BatchNorm(torch.autograd.Function):
     def forward(
         ctx: Any, table: Tensor, share: Tensor, weight: Tensor, bias: Tensor, eps: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        if _takes(table):
-            table, weight, bias = (tensor.contiguous() for tensor in (table, weight, bias))
+        table, share, weight, bias = (tensor.contiguous() for tensor in (table, share, weight, bias))
+        if _takes(table, share, weight, bias):
             out, (mean, variance, scale) = torch.empty_like(table), table.new_empty(3, table.size(1))
             _run(table, eps, share, weight, bias, mean, variance, scale, None, None, None, out)
         else:
@@ -61,20 +66,20 @@ class _BatchNorm(torch.autograd.Function):
             variance = share @ (table - mean).square()
             scale = torch.rsqrt(variance + eps)
             out = (table - mean) * (scale * weight) + bias
-        ctx.save_for_backward(table, share, weight, mean, scale)
-        ctx.eps = eps
+        ctx.save_for_backward(table, share, weight, bias, mean, scale)
         ctx.mark_non_differentiable(mean, variance)
         return out, mean, variance
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *unused: Tensor) -> tuple[Tensor | None, ...]:
-        table, share, weight, mean, scale = ctx.saved_tensors
-        if _takes(grad):
+        # Read once: a checkpoint computes them anew each time.
+        saved = table, share, weight, _, mean, scale = ctx.saved_tensors
+        if _takes(grad, table, share, weight):
             grad = grad.contiguous()
             out, (grad_weight, grad_bias) = torch.empty_like(table), table.new_empty(2, table.size(1))
-            _run(table, ctx.eps, share, weight, None, mean, None, scale, grad, grad_weight, grad_bias, out)
+            _run(table, 0.0, share, weight, None, mean, None, scale, grad, grad_weight, grad_bias, out)
         else:
             unit = (table - mean) * scale
             grad_weight, grad_bias = (grad * unit).sum(0), grad.sum(0)
             out = scale * weight * (grad - share.unsqueeze(1) * (grad_bias + unit * grad_weight))
-        return once_differentiable((out, None, grad_weight, grad_bias, None), ctx.saved_tensors, "weighted_batch_norm")
+        return once_differentiable((out, None, grad_weight, grad_bias, None), saved, "weighted_batch_norm")

@@ -62,7 +62,7 @@ int refine(Refinement *r) {
         for (; table[slot]; slot = (slot + 1) & (size - 1)) {
             const int64_t other = table[slot] - 1;
             if (hashes[other] == hash && r->kind[r->first[other]] == r->kind[u] && begin[other + 1] - begin[other] == degree &&
-                !memcmp(r->source + begin[other], tokens, degree * sizeof *tokens)) {
+                (degree == 0 || !memcmp(r->source + begin[other], tokens, degree * sizeof *tokens))) {
                 found = other;
                 break;
             }
