@@ -36,9 +36,9 @@ def compile_extension(folder: Path, isas: set[str], flags: list[str]) -> None:
             return made
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            files = list(
-                pool.map(compile_file, ["module", "network", "product", *(f"isa_{isa}" for isa in ISAS if isa in isas)])
-            )
+            stems = sorted(path.stem for path in (SOURCE / NATIVE).glob("*.c"))
+            left_out = {f"isa_{isa}" for isa in ISAS if isa not in isas}
+            files = list(pool.map(compile_file, [stem for stem in stems if stem not in left_out]))
         absent = [
             f"-Wl,--defsym,{isa}_{table}=scalar_{table}"
             for isa in ISAS

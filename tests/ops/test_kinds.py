@@ -198,8 +198,9 @@ def test_batch_norm_of_rows_that_stand_there_several_times(
     inputs = (table, weight, bias)
     ours = torch.autograd.grad((found[kind] * grad).sum(), inputs)
     theirs = torch.autograd.grad((wanted * grad).sum(), inputs)
+    # Sums over rows of both signs: what cancels leaves float32's rounding of the terms, which torch adds in float32.
     for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(mine, other, rtol=tolerance, atol=10 * tolerance)
 
 
 def test_batch_norm_does_not_depend_on_threads(
