@@ -234,6 +234,13 @@ def test_checkpoint_computes_it_again() -> None:
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
+def test_a_block_that_is_compiled() -> None:
+    data, net = molecules(), network().eval()
+    net.blocks[1].compile(backend="eager", fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(net(**data), network().eval()(**data))
+
+
 def test_a_norm_of_another_kind_is_left_to_itself(targets: list[int]) -> None:
     data, net = molecules(), network()
     for block in net.blocks:

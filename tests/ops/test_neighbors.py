@@ -346,3 +346,12 @@ def test_compiled_grouping_checks_shapes_and_dtypes_but_no_values() -> None:
         compiled(torch.zeros(3, 4, dtype=torch.int64))
     with pytest.raises(Exception, match="edge_index: expected dtype int32 or int64"):
         compiled(torch.zeros(2, 4))
+
+
+def test_sparse_tensor_with_strided_indices() -> None:
+    ptr, node = torch.tensor([[0, 9], [1, 9], [3, 9], [3, 9]])[:, 0], torch.tensor([[2, 9], [0, 9], [1, 9]])[:, 0]
+    adj_t = torch.sparse_csr_tensor(ptr, node, torch.ones(3), (3, 3), check_invariants=False)
+    neighbors = Neighbors.from_sparse(adj_t)
+    assert neighbors.edge_index.tolist() == [[2, 0, 1], [0, 1, 1]]
+    for grouping in (neighbors.by_target, neighbors.by_source):
+        assert all(tensor.is_contiguous() for tensor in grouping)

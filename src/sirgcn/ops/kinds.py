@@ -120,7 +120,7 @@ class Kinds:
 
 
 def _is_watched() -> bool:
-    return is_watched() or torch.compiler.is_compiling()
+    return torch.compiler.is_compiling() or is_watched()
 
 
 def _fits(edge_kind: Tensor, num_edges: int, num_kinds: int) -> bool:
