@@ -4,35 +4,39 @@
 #include "network.h"
 #include "product.h"
 
-/* max(0, z), with NaN where z is NaN: the machine's maximum gives its second operand then. */
+/* max(a, z) and min(a, z), with NaN where z is NaN: the machine's give their second operand then. */
 #if defined(__AVX512F__) && BYTES == 64
 #define STREAM_F32(p, v) _mm512_stream_ps(p, (__m512)(v))
 #define STREAM_F64(p, v) _mm512_stream_pd(p, (__m512d)(v))
 #define FENCE(job) do { if ((job)->streams) _mm_sfence(); } while (0)
-#define MAX_F32(z) ((V)_mm512_max_ps(_mm512_setzero_ps(), (__m512)(z)))
-#define MAX_F64(z) ((V)_mm512_max_pd(_mm512_setzero_pd(), (__m512d)(z)))
+#define MAX_F32(a, z) ((V)_mm512_max_ps((__m512)(a), (__m512)(z)))
+#define MAX_F64(a, z) ((V)_mm512_max_pd((__m512d)(a), (__m512d)(z)))
+#define MIN_F32(a, z) ((V)_mm512_min_ps((__m512)(a), (__m512)(z)))
 #elif defined(__AVX2__) && BYTES == 32
 #define STREAM_F32(p, v) _mm256_stream_ps(p, (__m256)(v))
 #define STREAM_F64(p, v) _mm256_stream_pd(p, (__m256d)(v))
 #define FENCE(job) do { if ((job)->streams) _mm_sfence(); } while (0)
-#define MAX_F32(z) ((V)_mm256_max_ps(_mm256_setzero_ps(), (__m256)(z)))
-#define MAX_F64(z) ((V)_mm256_max_pd(_mm256_setzero_pd(), (__m256d)(z)))
+#define MAX_F32(a, z) ((V)_mm256_max_ps((__m256)(a), (__m256)(z)))
+#define MAX_F64(a, z) ((V)_mm256_max_pd((__m256d)(a), (__m256d)(z)))
+#define MIN_F32(a, z) ((V)_mm256_min_ps((__m256)(a), (__m256)(z)))
 #elif defined(__SSE2__) && BYTES == 16
 #define STREAM_F32(p, v) _mm_stream_ps(p, (__m128)(v))
 #define STREAM_F64(p, v) _mm_stream_pd(p, (__m128d)(v))
 #define FENCE(job) do { if ((job)->streams) _mm_sfence(); } while (0)
-#define MAX_F32(z) ((V)_mm_max_ps(_mm_setzero_ps(), (__m128)(z)))
-#define MAX_F64(z) ((V)_mm_max_pd(_mm_setzero_pd(), (__m128d)(z)))
+#define MAX_F32(a, z) ((V)_mm_max_ps((__m128)(a), (__m128)(z)))
+#define MAX_F64(a, z) ((V)_mm_max_pd((__m128d)(a), (__m128d)(z)))
+#define MIN_F32(a, z) ((V)_mm_min_ps((__m128)(a), (__m128)(z)))
 #else
 #define STREAM_F32(p, v) NAME(store_real)(p, v)
 #define STREAM_F64(p, v) STREAM_F32(p, v)
 #define FENCE(job) (void)0
-#define MAX_F32(z) ((V)(~(M)((z) <= zero) & (M)(z)))
-#define MAX_F64(z) MAX_F32(z)
+#define MAX_F32(a, z) NAME(pick)((M)((z) <= (a)), a, z)
+#define MAX_F64(a, z) MAX_F32(a, z)
+#define MIN_F32(a, z) NAME(pick)((M)((z) >= (a)), a, z)
 #endif
 
 #define LANES (BYTES / 4 ? BYTES / 4 : 1)
-#define MAX_WITH_ZERO MAX_F32
+#define MAX MAX_F32
 #define STREAM STREAM_F32
 #define REAL float
 #define MASK int32_t
@@ -68,8 +72,8 @@
 #undef MASK
 #undef REAL_IS_FLOAT
 
-#undef MAX_WITH_ZERO
-#define MAX_WITH_ZERO MAX_F64
+#undef MAX
+#define MAX MAX_F64
 #undef STREAM
 #define STREAM STREAM_F64
 #define LANES (BYTES / 8 ? BYTES / 8 : 1)

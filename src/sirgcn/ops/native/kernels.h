@@ -56,7 +56,7 @@ INLINE void NAME(activate)(int kind, V z, V slope, V *f, V *df) {
         *df = one;
         return;
     case RELU:
-        *f = MAX_WITH_ZERO(z);
+        *f = MAX(zero, z);
         *df = (V)(positive & (M)one);
         return;
     case LEAKY_RELU:
@@ -70,10 +70,12 @@ INLINE void NAME(activate)(int kind, V z, V slope, V *f, V *df) {
         *df = NAME(pick)(positive, one, e + one);
         return;
     }
-    case GELU:
-        *f = half * z * (one + NAME(erf)(z * (REAL)0.70710678118654752440));
-        *df = NAME(gelu_slope)(z);
+    case GELU: {
+        V below;
+        NAME(normal)(z, &below, df);
+        *f = z * below;
         return;
+    }
     case GELU_TANH: {
         V inner = (z + z * z * z * (REAL)0.044715) * (REAL)0.79788456080286535588;
         V t = NAME(tanh)(inner);

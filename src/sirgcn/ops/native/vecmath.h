@@ -1,4 +1,4 @@
-/* exp, expm1, log1p, erf, gelu_slope, tanh and sigmoid of a vector; included by kernels.h. NaN stays NaN. */
+/* exp, expm1, log1p, normal, tanh and sigmoid of a vector; included by kernels.h. NaN stays NaN. */
 
 #if REAL_IS_FLOAT
 
@@ -44,45 +44,35 @@ INLINE V NAME(log1p)(V x) {
     return 2.0f * (series * q * s + s);
 }
 
-/* A rational minimax approximation on [-4, 4], outside of which erf is +-1 in float32. */
-INLINE V NAME(erf)(V x) {
-    const V bound = NAME(splat)(4.0f);
-    x = NAME(pick)((M)(x > bound), bound, x);
-    x = NAME(pick)((M)(x < -bound), -bound, x);
-    V q = x * x;
-    V top = q * -2.72614225801306e-10f + 2.77068142495902e-08f;
-    top = top * q + -2.10102402082508e-06f;
-    top = top * q + -5.69250639462346e-05f;
-    top = top * q + -7.34990630326855e-04f;
-    top = top * q + -2.95459980854025e-03f;
-    top = top * q + -1.60960333262415e-02f;
-    V bottom = q * -1.45660718464996e-05f + -2.13374055278905e-04f;
-    bottom = bottom * q + -1.68282697438203e-03f;
-    bottom = bottom * q + -7.37332916720468e-03f;
-    bottom = bottom * q + -1.42647390514189e-02f;
-    return x * top / bottom;
-}
-
-/* Phi(z) + z phi(z) with Phi and phi of the standard normal distribution: a rational minimax approximation of its odd part on
-   [-5.8, 5.8], outside of which the slope is 0 or 1 to 1.2e-7, also at infinity, where the formula has inf * 0; cheaper than
-   an error function and an exponential. */
-INLINE V NAME(gelu_slope)(V z) {
+/* Phi(z) and Phi(z) + z phi(z), the slope of z Phi(z), with Phi and phi of the standard normal distribution: rational minimax
+   approximations of their odd parts over one denominator, fitted together on [-5.8, 5.8]. Outside both are 0 or 1 to 1.2e-7, also
+   at infinity, where the second formula has inf * 0; cheaper than an error function and an exponential. */
+INLINE void NAME(normal)(V z, V *below, V *slope) {
     const V bound = NAME(splat)(5.8f);
-    V q = z * z;
-    V top = q * 1.00618791e-10f + 1.66534022e-07f;
-    top = top * q + 3.50169357e-05f;
-    top = top * q + 1.04236588e-05f;
-    top = top * q + 1.42075885e-02f;
-    top = top * q + -3.17013450e-02f;
-    top = top * q + 7.97885180e-01f;
-    V bottom = q * 8.43314047e-06f + 1.88090227e-04f;
-    bottom = bottom * q + 3.46812676e-03f;
-    bottom = bottom * q + 4.06599641e-02f;
-    bottom = bottom * q + 2.93608308e-01f;
+    const M inside = ~(M)(z < -bound); /* and NaN */
+    V x = MIN_F32(bound, z), q = x * x;
+    V bottom = q * 2.55376654e-06f + 1.13652102e-04f;
+    bottom = bottom * q + 2.45047663e-03f;
+    bottom = bottom * q + 3.34393680e-02f;
+    bottom = bottom * q + 2.69659162e-01f;
     bottom = bottom * q + 1.0f;
-    V slope = 0.5f + z * top / bottom;
-    slope = NAME(pick)((M)(z > bound), NAME(splat)(1), slope);
-    return NAME(pick)((M)(z < -bound), NAME(splat)(0), slope);
+    V ratio = x / bottom;
+    V top = q * 1.97428922e-12f + -4.04797862e-10f;
+    top = top * q + 8.77330706e-08f;
+    top = top * q + 1.03038392e-05f;
+    top = top * q + 2.58717249e-04f;
+    top = top * q + 5.38052479e-03f;
+    top = top * q + 4.10906300e-02f;
+    top = top * q + 3.98941755e-01f;
+    *below = (V)(inside & (M)(top * ratio + 0.5f));
+    top = q * -2.95262703e-11f + 5.31493916e-09f;
+    top = top * q + -3.63788985e-07f;
+    top = top * q + 3.04897585e-05f;
+    top = top * q + -2.96046259e-04f;
+    top = top * q + 1.47995865e-02f;
+    top = top * q + -5.08037582e-02f;
+    top = top * q + 7.97884703e-01f;
+    *slope = (V)(inside & (M)(top * ratio + 0.5f));
 }
 
 /* Cephes: a polynomial near 0, the exponential elsewhere; at the bound it is 1 exactly, which GELU multiplies by z^2. */
@@ -116,10 +106,17 @@ INLINE V NAME(tanh)(V x) {
 ELEMENTWISE(exp, exp(e))
 ELEMENTWISE(expm1, expm1(e))
 ELEMENTWISE(log1p, log1p(e))
-ELEMENTWISE(erf, erf(e))
-ELEMENTWISE(gelu_slope, 0.5 * (1 + erf(e * 0.70710678118654752440)) + e * exp(e * e * -0.5) * 0.39894228040143267794)
 ELEMENTWISE(tanh, tanh(e))
 #undef ELEMENTWISE
+
+INLINE void NAME(normal)(V z, V *below, V *slope) {
+    *below = *slope = z;
+    for (int lane = 0; lane < LANES; lane++) {
+        double e = z[lane], phi = exp(e * e * -0.5) * 0.39894228040143267794;
+        (*below)[lane] = 0.5 * (1 + erf(e * 0.70710678118654752440));
+        (*slope)[lane] = (*below)[lane] + e * phi;
+    }
+}
 
 #endif
 
