@@ -669,3 +669,18 @@ def test_bad_input_of_a_model_is_named() -> None:
         linear(torch.ones(NODES, 8, dtype=torch.int64), EDGE_INDEX, torch.randn(EDGES, 4))
     with pytest.raises(ValueError, match=r"^edge_attr: expected 4 features per row, got shape"):
         linear(x, EDGE_INDEX, torch.randn(EDGES, 3))
+
+
+@pytest.mark.parametrize("pool", [None, "sum"])
+def test_gradients_by_torch_func_are_those_of_autograd(pool: str | None) -> None:
+    model = SIRNet(
+        8, 16, 3, 2, pool=pool
+    ).eval()  # in training batch norm's statistics are changed in place, which torch.func refuses
+    x = torch.randn(NODES, 8)
+    found = torch.func.grad(lambda weights: torch.func.functional_call(model, weights, (x, EDGE_INDEX)).square().sum())(
+        dict(model.named_parameters())
+    )
+    model(x, EDGE_INDEX).square().sum().backward()
+    for name, weight in model.named_parameters():
+        assert weight.grad is not None
+        close(found[name], weight.grad)

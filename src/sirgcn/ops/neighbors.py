@@ -226,6 +226,7 @@ def _groups_natively(edge_index: Tensor) -> bool:
         and not torch.compiler.is_compiling()
         and edge_index.device.type == "cpu"
         and not torch._C._len_torch_dispatch_stack()
+        and not torch._C._are_functorch_transforms_active()
     )
 
 
