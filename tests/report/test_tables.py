@@ -48,7 +48,12 @@ def test_markdown_has_ours_below_the_papers(comparisons: tuple[Comparison, ...])
 
 def test_notes_say_what_the_marks_mean(comparisons: tuple[Comparison, ...]) -> None:
     text = markdown(comparisons[0])
-    for note in ("† reduced runs: epochs = 5.", "▲ better, ▼ worse", "Runs that failed, not in any mean: 1."):
+    for note in (
+        "† reduced runs: n=10: epochs = 5.",
+        "Data of our own making: n=10, n=20: 0.",
+        "▲ better, ▼ worse",
+        "Runs that failed, not in any mean: 1.",
+    ):
         assert note in text
     assert "The paper takes the rows other than SIR-GCN from" in markdown(comparisons[3])
     assert "reduced" not in markdown(comparisons[3])

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from itertools import combinations
-from statistics import fmean, median
+from statistics import median
 
 from sirgcn.report.cells import OURS, Cell, Comparison
 from sirgcn.report.claims import Column
 from sirgcn.report.runtimes import span
+from sirgcn.report.tables import MARKS
 
 
 def score_reading(comparison: Comparison) -> list[str]:
@@ -29,39 +30,51 @@ def _agreement(run: list[Cell]) -> list[str]:
 
 
 def _outliers(run: list[Cell]) -> list[str]:
-    """Means of which one run makes more than half."""
+    """Medians of cells whose runs scatter, and the runs at more than ten times that."""
     found = []
     for cell in run:
-        if len(cell.values) > 2:
-            *others, _ = sorted(cell.values, key=lambda value: abs(value - median(cell.values)))
-            if abs(cell.mean - fmean(others)) > abs(cell.mean) / 2:
-                digits = max(cell.decimals, 4)
-                texts = (f"{value:.{digits}f}" for value in (median(cell.values), fmean(others)))
-                found.append("{}, {}: median {}, mean without it {}".format(cell.model, cell.column.name, *texts))
-    return [f"One run makes more than half of a mean: {'; '.join(found)}."] if found else []
+        if len(cell.values) > 2 and cell.std > abs(cell.mean) / 2:
+            middle, digits = median(cell.values), max(cell.decimals, 4)
+            text = f"{cell.model}, {cell.column.name}: median {middle:.{digits}f}"
+            far = [run for run in cell.runs if abs(run.value) > 10 * abs(middle)]
+            above = ", ".join(f"{run.value:.{digits}f} (seed {run.seed})" for run in far)
+            found.append(f"{text}, more than ten times that {above}" if far else text)
+    return [f"Where the standard deviation is more than half of the mean: {'; '.join(found)}."] if found else []
 
 
 def _named(cell: Cell) -> str:
-    return f"{cell.model}, {cell.column.name}: {cell.ours}, {cell.verdict} than the published {cell.printed}"
+    return f"{cell.model}, {cell.column.name}: {_figure(cell)}, {cell.verdict} than the published {cell.printed}"
+
+
+def _figure(cell: Cell) -> str:
+    """Ours with the number of runs, so that one run is seen to be one."""
+    return f"{cell.ours} ({len(cell.values)}){MARKS['reduced'] * cell.is_reduced}"
 
 
 def _ranking(comparison: Comparison) -> list[str]:
     """Pairs of models, column by column, whose order the paper's rounded means tell."""
-    kept, turned = 0, []
+    kept, level, turned = 0, dict[str, list[str]](), dict[str, list[str]]()
     for column in comparison.columns:
         ranked = [cell for cell in _in(comparison, column) if cell.claim is not None]
+        place = f"{column.name}{MARKS['reduced'] * any(cell.is_reduced for cell in ranked)}"
         for one, other in combinations(ranked, 2):
             if _claimed(one) == _claimed(other):
                 continue
             first, second = (one, other) if _better(one, other, _claimed) else (other, one)
             if _better(second, first, _measured):
-                turned.append(f"{second.model} before {first.model} ({column.name})")
-            else:
+                turned.setdefault(place, []).append(f"{second.model} before {first.model}")
+            elif _better(first, second, _measured):
                 kept += 1
-    if not kept + len(turned):
+            else:
+                level.setdefault(place, []).append(f"{first.model} and {second.model}")
+    pairs = kept + sum(len(names) for groups in (level, turned) for names in groups.values())
+    if not pairs:
         return []
-    text = f"Of {kept + len(turned)} pairs of models that the paper ranks, {kept} stand in its order"
-    return [f"{text}; turned round: {', '.join(turned)}." if turned else f"{text}."]
+    text = f"Of {pairs} pairs of models that the paper ranks, {kept} are in the same order here"
+    for groups, what in ((level, "level"), (turned, "the other way round")):
+        places = [f"{', '.join(names)} ({place})" for place, names in groups.items()]
+        text += f"; {what}: {', '.join(places)}" if places else ""
+    return [f"{text}."]
 
 
 def _beaten(comparison: Comparison) -> list[str]:
@@ -73,7 +86,7 @@ def _beaten(comparison: Comparison) -> list[str]:
             continue
         columns.append(column.name)
         better = [cell for cell in cells if _better(cell, ours, _measured)]
-        beaten += [f"{cell.model} ({column.name}: {cell.ours} against {ours.ours})" for cell in better]
+        beaten += [f"{cell.model} ({column.name}: {_figure(cell)} against {_figure(ours)})" for cell in better]
     if not columns:
         return []
     where = ", ".join(columns)
@@ -81,29 +94,24 @@ def _beaten(comparison: Comparison) -> list[str]:
 
 
 def _cost(comparison: Comparison) -> list[str]:
-    found = []
-    for line in comparison.lines:
-        ratios = {cost: _ratios(comparison, line.cells, cost) for cost in ("seconds_per_epoch", "parameters")}
-        if line.row.model != OURS and all(ratios.values()):
-            time, size = (span(values) for values in ratios.values())
-            found.append(f"{line.row.model} {time}x the time of an epoch and {size}x the parameters")
-    return [f"Beside {OURS}, with the same seeds: {'; '.join(found)}."] if found else []
+    sentences = []
+    for cost, name in (("seconds_per_epoch", "The time of an epoch"), ("parameters", "Parameters")):
+        ratios = {line.row.model: _ratios(comparison, line.cells, cost) for line in comparison.lines}
+        found = [f"{model} {span(values)}x" for model, values in ratios.items() if model != OURS and values]
+        if found:
+            sentences.append(f"{name} beside {OURS}, by the least of the runs of each: {', '.join(found)}.")
+    return sentences
 
 
 def _ratios(comparison: Comparison, cells: tuple[Cell, ...], cost: str) -> list[float]:
-    """In each column, over the runs of the seeds that SIR-GCN was run with too."""
-    ours = {cell.column: _costs(cell, cost) for cell in comparison.cells if cell.model == OURS}
-    ratios = []
-    for cell in cells:
-        theirs, of_ours = _costs(cell, cost), ours.get(cell.column, {})
-        both = theirs.keys() & of_ours.keys()
-        if both:
-            ratios.append(fmean(theirs[seed] for seed in both) / fmean(of_ours[seed] for seed in both))
-    return ratios
+    """In each column, by the least of the runs: in time, the one that the machine disturbed least."""
+    ours = {cell.column: _least(cell, cost) for cell in comparison.cells if cell.model == OURS}
+    pairs = ((_least(cell, cost), ours.get(cell.column)) for cell in cells)
+    return [theirs / of_ours for theirs, of_ours in pairs if theirs and of_ours]
 
 
-def _costs(cell: Cell, cost: str) -> dict[int, float]:
-    return {run.seed: value for run in cell.runs if (value := getattr(run, cost))}
+def _least(cell: Cell, cost: str) -> float | None:
+    return min((value for run in cell.runs if (value := getattr(run, cost))), default=None)
 
 
 def _in(comparison: Comparison, column: Column) -> list[Cell]:

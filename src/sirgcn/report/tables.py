@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from sirgcn.report.cells import OURS, Cell, Comparison
 from sirgcn.report.claims import METRICS, Column, plain_formula
+from sirgcn.report.runs import Run
 from sirgcn.report.runtimes import ratio_text, timing_notes
 
 MARKS = {
@@ -109,8 +110,7 @@ def legend_of(comparison: Comparison) -> list[str]:
         # A column in which every run failed has none.
         if column.metric:
             metrics.setdefault(metric_of(column), []).append(column.name)
-    texts = [name if len(metrics) == 1 else f"{', '.join(columns)}: {name}" for name, columns in metrics.items()]
-    legend = [f"Metric: {'; '.join(texts)}."] if texts else []
+    legend = [f"Metric: {_by_column(comparison, metrics)}."] if metrics else []
     if any(cell.runs for cell in cells):
         legend.append(f"Ours: {_OURS[comparison.table.kind]}.")
     outside = [side for side in ("better", "worse") if any(cell.verdict == side for cell in cells)]
@@ -119,22 +119,47 @@ def legend_of(comparison: Comparison) -> list[str]:
     return legend
 
 
+def _columns_of(comparison: Comparison, said: Callable[[Cell, Run], str]) -> dict[str, list[str]]:
+    """What is said of the runs that count, each with the columns in which it is; nothing where it is empty."""
+    found: dict[str, list[str]] = {}
+    for column in comparison.columns:
+        cells = [cell for cell in comparison.cells if cell.column == column]
+        for text in dict.fromkeys(said(cell, run) for cell in cells for run in cell.runs):
+            if text:
+                found.setdefault(text, []).append(column.name)
+    return found
+
+
+def _by_column(comparison: Comparison, groups: dict[str, list[str]]) -> str:
+    """`WikiCS, MNIST: accuracy, %; ZINC: mean absolute error`; without names where it is the same for all columns."""
+    everywhere = [len(names) == len(comparison.columns) for names in groups.values()] == [True]
+    return "; ".join(text if everywhere else f"{', '.join(names)}: {text}" for text, names in groups.items())
+
+
+def _version(run: Run) -> str:
+    """How the data came about, which is the same where each seed draws its own."""
+    return re.sub(r", seed \d+", "", str(run.data.get("version", "")))
+
+
 def metric_of(column: Column) -> str:
     """A column's metric with its unit."""
     return METRICS.get(column.metric, column.metric) + (f", {column.unit}" if column.unit else "")
 
 
 def notes_of(comparison: Comparison) -> list[str]:
-    """What a reader must know besides: why runs were reduced or left out, whose figures the paper has, its own note."""
+    """What a reader must know besides: the data, why runs were reduced or left out, whose figures the paper has."""
     table, cells, notes = comparison.table, comparison.cells, list[str]()
+    data = _columns_of(comparison, lambda _, run: "" if _version(run) == "as published" else _version(run))
+    why = _columns_of(comparison, lambda cell, run: (run.reduced_why or "no reason given") * cell.is_reduced)
+    if data and table.kind == "score":
+        notes.append(f"Data of our own making: {_by_column(comparison, data)}.")
     if table.kind == "runtime":
         notes.append(
             f"x: the ratio to {OURS} in the same column, on the same machine; ours is the median over repetitions."
         )
     notes += timing_notes(comparison)
-    why = sorted({run.reduced_why or "no reason given" for cell in cells if cell.is_reduced for run in cell.runs})
     if why:
-        notes.append(f"{MARKS['reduced']} reduced runs: {'; '.join(why)}.")
+        notes.append(f"{MARKS['reduced']} reduced runs: {_by_column(comparison, why)}.")
     other = sum(run.reduced == cell.is_reduced for cell in cells for run in cell.left_out)
     if other:
         notes.append(f"Runs under settings that were changed since, not in any mean: {other}.")
