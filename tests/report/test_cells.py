@@ -58,6 +58,13 @@ def test_runs_of_other_settings_than_the_last_do_not_count() -> None:
     assert (found.mean, found.left_out) == (0.8, (old,))
 
 
+def test_runs_on_other_data_are_in_no_mean_but_a_seed_s_own_draw_is() -> None:
+    part = run(test=0.5, data={"version": "10 of 100 images"})
+    drawn = [run(test=0.8, seed=seed, data={"version": f"generated, seed {seed}"}) for seed in (1, 2)]
+    found = of(part, *drawn)
+    assert (found.mean, found.left_out) == (0.8, (part,))
+
+
 def test_a_failed_run_is_counted_apart() -> None:
     failed = run(seed=1, status="failed", metrics={}, metric="", traceback="why")
     found = of(run(seed=0), failed)

@@ -32,7 +32,7 @@ class Cell:
         claim: the published figure; None where there is none.
         printed: the paper's cell as text, a formula in Table 8.
         runs: the finished runs that our figure is the mean of: full ones, or reduced ones where no full one is, all of
-            the settings of the last.
+            the settings and data of the last.
         left_out: finished runs that do not count.
         failed: runs that failed.
     """
@@ -274,9 +274,9 @@ def _cell(table: Table, column: Column, title: str, printed: str, runs: list[Run
 
 
 def _counted(done: list[Run]) -> list[Run]:
-    """The full runs, or without any the reduced ones, under the settings of the last: one mean, one protocol."""
+    """The full runs, or without any the reduced ones, on the data and under the settings of the last: one protocol."""
     same = [run for run in done if not run.reduced] or done
-    return [run for run in same if run.config == same[-1].config]
+    return [run for run in same if (run.config, run.making) == (same[-1].config, same[-1].making)]
 
 
 def _own_table(experiment: str, runs: list[Run]) -> Table:

@@ -1,6 +1,7 @@
 """The runs behind our figures: records of `results/*.jsonl`, checked once, where they are read."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -54,6 +55,11 @@ class Run:
     def value(self) -> float:
         """The metric on the test set, in the unit of the paper's table; NaN where there is none."""
         return as_number(self.metrics.get("test")) * self.scale
+
+    @property
+    def making(self) -> str:
+        """How the data came about: their version without the seed that drew them."""
+        return re.sub(r", seed \d+", "", str(self.data.get("version", "")))
 
     @property
     def values(self) -> tuple[float, ...]:

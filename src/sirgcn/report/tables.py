@@ -136,11 +136,6 @@ def _by_column(comparison: Comparison, groups: dict[str, list[str]]) -> str:
     return "; ".join(text if everywhere else f"{', '.join(names)}: {text}" for text, names in groups.items())
 
 
-def _version(run: Run) -> str:
-    """How the data came about, which is the same where each seed draws its own."""
-    return re.sub(r", seed \d+", "", str(run.data.get("version", "")))
-
-
 def metric_of(column: Column) -> str:
     """A column's metric with its unit."""
     return METRICS.get(column.metric, column.metric) + (f", {column.unit}" if column.unit else "")
@@ -149,7 +144,7 @@ def metric_of(column: Column) -> str:
 def notes_of(comparison: Comparison) -> list[str]:
     """What a reader must know besides: the data, why runs were reduced or left out, whose figures the paper has."""
     table, cells, notes = comparison.table, comparison.cells, list[str]()
-    data = _columns_of(comparison, lambda _, run: "" if _version(run) == "as published" else _version(run))
+    data = _columns_of(comparison, lambda _, run: run.making * (run.making != "as published"))
     why = _columns_of(comparison, lambda cell, run: (run.reduced_why or "no reason given") * cell.is_reduced)
     if data and table.kind == "score":
         notes.append(f"Data of our own making: {_by_column(comparison, data)}.")
@@ -162,7 +157,7 @@ def notes_of(comparison: Comparison) -> list[str]:
         notes.append(f"{MARKS['reduced']} reduced runs: {_by_column(comparison, why)}.")
     other = sum(run.reduced == cell.is_reduced for cell in cells for run in cell.left_out)
     if other:
-        notes.append(f"Runs under settings that were changed since, not in any mean: {other}.")
+        notes.append(f"Runs under settings or on data that were changed since, not in any mean: {other}.")
     failed = sum(len(cell.failed) for cell in cells)
     if failed:
         notes.append(f"Runs that failed, not in any mean: {failed}.")
