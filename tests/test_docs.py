@@ -1,4 +1,5 @@
-"""Every Python block of the README and of docs/ runs, page by page, in the order in which a reader meets them."""
+"""Every Python block of the README and of docs/ runs, page by page, in the order in which a reader meets them, and no
+measured figure is typed by hand."""
 
 import re
 from pathlib import Path
@@ -9,9 +10,58 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
+# Written from the records, run or quoted: generated blocks, code and formulas.
+NOT_TYPED = re.compile(
+    r"<!-- (results|bench)\b.*?<!-- /\1 -->|^```.*?^```|`[^`\n]+`|\$\$.+?\$\$|\$[^$\n]+\$", re.MULTILINE | re.DOTALL
+)
+COUNT = "two|three|four|five|six|seven|eight|nine|ten"
+UNIT = (
+    r"%|(?:[num]?s|seconds?|min|minutes?|hours?|[kMG]B|GFLOPS|x)\b|times (?:as (?:fast|slow|long)|faster|slower|plain)"
+)
+PART = "third|quarter|fifth|sixth|seventh|eighth|ninth|tenth"
+THAN = r"of [^.]*\btime|less|more|shorter|longer|faster|slower"
+MEASURED = re.compile(rf"\b(?:(?:\d[\d.,]*|{COUNT})\s*(?:{UNIT})|(?:a|{COUNT}) (?:{PART})s? (?:{THAN})\b)")
+# Not measured: an invitation.
+EXCEPTIONS = ("# Your own graph in five minutes",)
+
 
 @pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda page: page.name)
 def test_the_python_blocks_of_a_page_run(page: Path) -> None:
     namespace: dict[str, object] = {}
     for block in BLOCK.findall(page.read_text()):
         exec(compile(block, page.name, "exec"), namespace)
+
+
+def measured_figures(text: str) -> list[str]:
+    """Numbers with a unit of time, memory or speed outside of what is generated, run or quoted."""
+    for exception in EXCEPTIONS:
+        text = text.replace(exception, "")
+    return [match.group() for match in MEASURED.finditer(NOT_TYPED.sub("`", text))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_measured_figure_is_typed_by_hand(page: Path) -> None:
+    found = measured_figures(page.read_text("utf-8"))
+    assert found == [], "write it from a record (`sirgcn report --docs`), compute it in a test, or leave the number out"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "takes 4.6 s on",
+        "in 15ms",
+        "about three minutes",
+        "1.1 GB of memory",
+        "at 53 GFLOPS",
+        "8 % of it",
+        "is 2.5x as fast",
+        "five times slower",
+        "takes two thirds of the time",
+        "a quarter less",
+    ],
+)
+def test_a_planted_figure_is_found(planted: str) -> None:
+    generated = "<!-- bench -->\n| 4.58 s |\n<!-- /bench -->\n<!-- results: summary -->5 %<!-- /results -->"
+    page = f"{generated}\n\nIt runs 200 epochs of 3 layers, `timeout=3 s`.\n\n$$2 s$$\n\n```bash\nsleep 5 s\n```\n\n"
+    assert measured_figures(page) == []
+    assert len(measured_figures(f"{page}It {planted}.")) == 1

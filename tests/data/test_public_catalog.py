@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import re
 import threading
 import zipfile
@@ -274,6 +275,26 @@ def test_the_docs_list_every_data_set_as_the_catalogue_has_it() -> None:
         assert listed[name] == catalog.row(dataset), (
             f"docs/data/index.md: | `{name}` | {' | '.join(catalog.row(dataset))} |"
         )
+
+
+def test_the_docs_give_generated_graphs_the_sizes_of_the_catalogue() -> None:
+    text = (DOCS / "generated.md").read_text()
+    found = {}
+    for task, argument, cell in re.findall(r"^\| `(\w+)_task\((.*?)\)` \| .*? \| (.*?) \|", text, re.MULTILINE):
+        name = argument.strip('"').lower() if task == "superpixel" else task
+        found[name] = tuple(float(number.replace(",", "")) for number in re.findall(r"\d[\d,.]*\d", cell))
+    # That of DictionaryLookup is given in n.
+    assert found.pop("dictionary_lookup") == ()
+    assert found == {
+        name: DATASETS[name].size[1:] for name in ("hetero_edge_count", "pattern", "cluster", "mnist", "cifar10")
+    }
+
+
+@pytest.mark.parametrize("name", ["PATTERN", "CLUSTER"])
+def test_the_docs_give_the_full_block_models_the_hash_of_the_records(name: str) -> None:
+    (digest,) = re.findall(rf"^\| {name}, .* graphs \| `(\w+)` \|$", (DOCS / "generated.md").read_text(), re.MULTILINE)
+    with (DOCS.parents[1] / "results" / f"{name.lower()}.jsonl").open() as records:
+        assert {json.loads(line)["data"]["sha256"] for line in records} == {digest}
 
 
 def test_the_docs_name_every_folder() -> None:

@@ -176,3 +176,12 @@ def test_mnist() -> None:
     assert set(verify("mnist").values()) == {"as published, repacked"}
     assert sizes(task) == (11, 1, 2)
     assert (task.schema.features, task.schema.outputs, task.metric) == (3, 10, "accuracy")
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+def test_superpixel_graphs_have_the_sizes_of_the_catalogue(name: str) -> None:
+    pytest.importorskip("skimage")
+    graphs = real(name, limit=300, workers=1).graphs
+    found = (graphs.num_nodes / len(graphs), graphs.num_edges / len(graphs))
+    # The catalogue's are means over all images; those of 300 differ by less than one in a hundred.
+    assert found == pytest.approx(DATASETS[name].size[1:], rel=0.01)
