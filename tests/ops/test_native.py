@@ -296,9 +296,9 @@ def test_huge_infinite_and_nan_arguments_are_as_in_torch(isa: str, dtype: torch.
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=2e-7, equal_nan=True)
 
 
-# Absolute errors of sigma and of its derivative in float32, where they are above 2e-7. GELU is z Phi(z) with a Phi that is
-# right to 2.7e-7 (torch's: 6e-8), and so is its slope, without fused products to 3.6e-7 (torch's: 1.3e-7); the derivative of
-# its tanh form cancels by the formula, in torch too.
+# Absolute errors of sigma and of its derivative in float32, where they are above 2e-7. GELU is z Phi(z) with a Phi that
+# is right to 2.7e-7 (torch's: 6e-8), as is its slope; 3.6e-7 without fused products (torch's: 1.3e-7). The derivative
+# of its tanh form cancels by the formula, in torch too.
 ABSOLUTE = {"gelu": (1.5e-6, 3.5e-7), "gelu_tanh": (2e-7, 6e-7)}
 
 
