@@ -479,7 +479,7 @@ def learns(model: nn.Module, *args: Any, **kwargs: Any) -> Tensor:
     return out
 
 
-@pytest.mark.parametrize("block", ["residual", "skip", "pre_norm"])
+@pytest.mark.parametrize("block", ["residual", "skip", "pre_norm", "transformer"])
 @pytest.mark.parametrize("name", CONVS)
 def test_every_convolution_learns_in_every_block(name: str, block: str) -> None:
     model = SIRNet(5, 16, 3, 2, encoder="linear", conv=name, block=block, dropout=0.1, conv_dropout=0.1)
