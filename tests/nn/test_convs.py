@@ -157,6 +157,7 @@ def egc(h: Tensor, conv: Any, u: int, near: list[int], graph: Graph) -> Tensor:
     rows, zero = [bases[v] for v in near], torch.zeros_like(bases[u])
     found = {
         "sum": lambda: total(rows, zero),
+        "mean": lambda: total(rows, zero) / max(1, len(near)),
         "sym_in": lambda: total([scale(graph, "sym_in", v, u) * bases[v] for v in near], zero),
         "max": lambda: largest(rows, zero),
         "std": lambda: spread(rows, 1e-5) if near else zero + math.sqrt(1e-5),
@@ -245,6 +246,7 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     ("egc_m", {"aggregators": ("sym_in", "std", "max"), "heads": 2, "bases": 3}),
+    ("egc_m", {"aggregators": ("sum", "mean", "max")}),
     ("fagcn", {"eps": 0.7}),
 ]
 

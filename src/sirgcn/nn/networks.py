@@ -76,7 +76,10 @@ def _fagcn(
     dropout: float = 0.5,
     eps: float = 0.3,
 ) -> nn.Module:
-    """The network of FAGCN's authors; they drop the edges' weights too."""
+    """The network of FAGCN's authors (bdy9527/FAGCN, src/model.py), with dropout after the first linear layer only.
+
+    They also drop the features before it and the edges' weights; without dropout, as in Table 5, nothing differs.
+    """
     return SIRNet(
         in_channels,
         hidden_channels,
