@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from sirgcn import cli
@@ -78,6 +79,29 @@ def test_models_are_listed_with_formula_and_reference() -> None:
     assert all(row["formula"] and row["reference"] and row["complexity"] for row in rows)
     (found,) = json.loads(run("models", "glognn", "--json")[1])
     assert "delta" in found["options"]
+    assert len({row["title"] for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("title", ["H2GCN", "h2gcn", "SIR-GCN", "sir-gcn", "GraphSAGE", "GraphSAGE (pool)", "Egc_M"])
+def test_model_is_found_by_name_or_title_in_any_case(title: str) -> None:
+    (found,) = json.loads(run("models", title, "--json")[1])
+    assert title.lower() in (found["name"], found["title"].lower())
+
+
+@pytest.mark.parametrize("width", [60, 80, 139])
+def test_models_are_blocks_of_whole_words_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    narrow = Console(width=width)
+    monkeypatch.setattr("sirgcn.cli.shows.out", narrow)
+    with narrow.capture() as capture:
+        assert run("models")[0] == 0
+        assert run("models", "GloGNN")[0] == 0
+    lines = capture.get().splitlines()
+    assert max(map(len, lines)) <= width
+    words = set(capture.get().split())
+    for row in json.loads(run("models", "--json")[1]):
+        assert f'{row["title"]}: {row["key"]} = "{row["name"]}"' in lines
+        assert {*row["formula"].split(), *row["complexity"].split(), *row["reference"].split()} <= words
+    assert len([line for line in lines if line.startswith("  options: ")]) == 1
 
 
 def test_data_sets_are_listed_and_described() -> None:
@@ -162,6 +186,7 @@ def test_mistake_is_one_line_and_debug_shows_where() -> None:
         (["reproduce", "table3", "--models", "SIRGCN"], "--models: expected one of SIR-GCN, .*, got 'SIRGCN'"),
         (["reproduce", "table1", "--seeds", "3-0"], "--seeds: expected the smaller one first, got '3-0'"),
         (["models", "glogn"], "jacobiconv, got 'glogn'; did you mean glognn?"),
+        (["models", "GPR-GN"], "jacobiconv, got 'GPR-GN'; did you mean GPR-GNN?"),
         (
             ["reproduce", "zinc", "--columns", "ZINC", "--columns", "zink"],
             "--columns: expected one of ZINC, got 'zink'",

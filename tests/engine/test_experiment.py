@@ -61,8 +61,25 @@ def test_experiment_fills_cells_of_its_table(name: str) -> None:
     experiment = config.load(name)
     (table,) = (table for table in load_claims() if table.number == experiment.table)
     assert {column.title for column in experiment.columns} <= {column.name for column in table.columns}
-    assert {row.title for row in experiment.models} <= {row.model for row in table.rows}
+    controls = {"MLP", "GatedGCN"} if experiment.table in (3, 4, 5) else set()
+    assert {row.title for row in experiment.models} - {row.model for row in table.rows} == controls
     assert experiment.variant == "published"
+
+
+def test_controls_have_the_rules_of_the_other_convolutions() -> None:
+    for entry in (entry for table in (3, 4, 5) for entry in config.of_table(table)):
+        gcn = entry.model("GCN")
+        found = [(row.conv, row.budget, row.train, row.options) for row in map(entry.model, ("MLP", "GatedGCN"))]
+        assert found == [(conv, gcn.budget, gcn.train, {}) for conv in ("mlp", "gated_gcn")], entry.name
+
+
+def test_egc_m_has_the_aggregators_of_its_authors() -> None:
+    chosen = {name: config.load(name).model("EGC-M").options for name in ("cifar10", "ogbg_molhiv", "ogbn_arxiv")}
+    assert {name: options["conv_options"]["aggregators"] for name, options in chosen.items()} == {
+        "cifar10": ["sym_in", "std", "max"],
+        "ogbg_molhiv": ["sum", "mean", "max"],
+        "ogbn_arxiv": ["sym_in", "max", "mean"],
+    }
 
 
 def test_tables_have_their_experiments() -> None:

@@ -109,6 +109,38 @@ def test_budget_fills_the_width_of_a_network() -> None:
     assert 4500 < count <= 5000
 
 
+def test_budget_fills_the_width_in_steps_of_a_row_s_heads() -> None:
+    counts = []
+    for heads in (1, 5, 8):
+        options = {"num_layers": 2, "conv_options": {"heads": heads, "share_weights": False}}
+        row = ModelConfig("a", conv="gatv2", budget=5000, options=options)
+        model: Any = build(experiment(row), row, node_task(), {})
+        assert model.blocks[0].conv.heads == heads
+        assert model.blocks[0].conv.out_channels % heads == 0
+        counts.append(sum(p.numel() for p in model.parameters()))
+    assert counts[0] >= max(counts[1:])
+    assert max(counts) <= 5000
+
+
+def test_gatv2_of_tables_3_and_4_has_the_heads_and_weights_of_the_published_rows() -> None:
+    rows = {entry.name: entry.model("GATv2") for table in (3, 4) for entry in config.of_table(table)}
+    assert len(rows) == 8
+    for name, row in rows.items():
+        assert row.options == {"conv_options": {"heads": 8, "share_weights": False}}, name
+
+
+def test_graph_transformer_of_table_5_is_attention_and_a_feed_forward_network_in_every_layer() -> None:
+    for entry in config.of_table(5):
+        row = entry.model("GraphTransformer")
+        model: Any = build(entry, row, stand_in(entry.data, {}), {})
+        assert not any(hasattr(block, "lin") for block in model.blocks), entry.name
+        for block, feed_forward in zip(model.blocks, model.feed_forwards, strict=True):
+            assert (block.conv.heads, block.conv.dropout.p, block.dropout.p) == (8, 0.0, 0.2)
+            _, inner, _, _, outer, _ = feed_forward.network
+            assert inner.weight.shape == outer.weight.shape == (block.conv.out_channels,) * 2
+        assert model.self_loops
+
+
 def test_record_names_the_network_and_leaves_a_convolution_as_it_was() -> None:
     entry = config.load("minesweeper")
     assert Run(entry, "minesweeper", "GCN", 0).config["model"] == {

@@ -157,6 +157,7 @@ def egc(h: Tensor, conv: Any, u: int, near: list[int], graph: Graph) -> Tensor:
     rows, zero = [bases[v] for v in near], torch.zeros_like(bases[u])
     found = {
         "sum": lambda: total(rows, zero),
+        "mean": lambda: total(rows, zero) / max(1, len(near)),
         "sym_in": lambda: total([scale(graph, "sym_in", v, u) * bases[v] for v in near], zero),
         "max": lambda: largest(rows, zero),
         "std": lambda: spread(rows, 1e-5) if near else zero + math.sqrt(1e-5),
@@ -245,6 +246,7 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     ("egc_m", {"aggregators": ("sym_in", "std", "max"), "heads": 2, "bases": 3}),
+    ("egc_m", {"aggregators": ("sum", "mean", "max")}),
     ("fagcn", {"eps": 0.7}),
 ]
 
@@ -479,7 +481,7 @@ def learns(model: nn.Module, *args: Any, **kwargs: Any) -> Tensor:
     return out
 
 
-@pytest.mark.parametrize("block", ["residual", "skip", "pre_norm"])
+@pytest.mark.parametrize("block", ["residual", "skip", "pre_norm", "transformer"])
 @pytest.mark.parametrize("name", CONVS)
 def test_every_convolution_learns_in_every_block(name: str, block: str) -> None:
     model = SIRNet(5, 16, 3, 2, encoder="linear", conv=name, block=block, dropout=0.1, conv_dropout=0.1)

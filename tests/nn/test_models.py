@@ -311,7 +311,7 @@ def test_categories_are_not_projected_once_where_a_node_has_more_than_its_catego
 def test_blocks_are_the_formulas() -> None:
     x = torch.randn(NODES, 8)
     arguments: dict[str, Any] = {"encoder": "linear", "aggr": "mean", "activation": "gelu", "act": "silu"}
-    for block in ("residual", "skip", "pre_norm"):
+    for block in ("residual", "skip", "pre_norm", "transformer"):
         for norm in ("batch", "layer", None):
             model: Any = SIRNet(8, 16, 3, 2, block=block, norm=norm, **arguments).eval()
             h = model.encoder(x)
@@ -320,6 +320,8 @@ def test_blocks_are_the_formulas() -> None:
                 if block == "pre_norm":
                     message = part.conv(part.norm(h), EDGE_INDEX)
                     h = before + part.lin(nn.functional.silu(message))
+                elif block == "transformer":
+                    h = before + part.conv(part.norm(h), EDGE_INDEX)
                 else:
                     added = part.residual(h) if block == "residual" else 0
                     h = nn.functional.silu(part.norm(part.conv(h, EDGE_INDEX) + added))
@@ -328,7 +330,7 @@ def test_blocks_are_the_formulas() -> None:
             close(model(x, EDGE_INDEX), model.readout(model.last_norm(h)))
             kinds = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm, None: nn.Identity}
             assert isinstance(model.blocks[0].norm, kinds[norm])
-            assert isinstance(model.last_norm, kinds[norm] if block == "pre_norm" else nn.Identity)
+            assert isinstance(model.last_norm, kinds[norm] if block in ("pre_norm", "transformer") else nn.Identity)
 
 
 def test_residual_may_be_left_out() -> None:
@@ -337,7 +339,7 @@ def test_residual_may_be_left_out() -> None:
 
 
 @pytest.mark.parametrize("jk", ["cat", "max", "lstm"])
-@pytest.mark.parametrize("block", ["residual", "skip", "pre_norm"])
+@pytest.mark.parametrize("block", ["residual", "skip", "pre_norm", "transformer"])
 def test_jumping_knowledge_joins_the_blocks_outputs(jk: str, block: str) -> None:
     model: Any = SIRNet(8, 16, 3, 3, encoder="linear", block=block, norm="layer", jk=jk).eval()
     x = torch.randn(NODES, 8)
@@ -361,6 +363,26 @@ def test_feed_forward_follows_every_block() -> None:
         h = h + second(nn.functional.gelu(first(norm(h))))
     close(model(x, EDGE_INDEX), model.readout(h))
     run_and_learn(model, x, EDGE_INDEX)
+
+
+def test_layers_of_a_transformer_drop_what_those_of_the_heterophilous_benchmark_drop() -> None:
+    options: dict[str, Any] = {"conv": "transformer", "block": "transformer", "feed_forward": 1, "act": "gelu"}
+    model: Any = SIRNet(8, 16, 3, 1, encoder="linear", norm="layer", dropout=0.4, **options).train()
+    conv, network = model.blocks[0].conv, model.feed_forwards[0].network
+    dropped: list[Tensor] = []
+    for part in (model.blocks[0].dropout, *(m for m in network if isinstance(m, nn.Dropout))):
+        part.register_forward_hook(lambda _, given, out: dropped.append(out))
+    h = model.encoder(x := torch.randn(NODES, 8))
+    out = model(x, EDGE_INDEX)
+    attended, inner, outer = dropped
+    # Dropout stands before the activation, as there. Its p is a fraction of 16 bits.
+    kept = network[1](network[0](h + attended)) / 0.6
+    close(inner, torch.where(inner == 0, 0.0, kept))
+    kept = network[4](nn.functional.gelu(inner)) / 0.6
+    close(outer, torch.where(outer == 0, 0.0, kept))
+    kept = conv(model.blocks[0].norm(h), EDGE_INDEX) / 0.6
+    close(attended, torch.where(attended == 0, 0.0, kept))
+    close(out, model.readout(model.last_norm(h + attended + outer)))
 
 
 def test_virtual_node_is_added_before_each_layer_and_before_the_readout() -> None:
@@ -601,7 +623,7 @@ def test_state_dict_of_a_model_goes_round() -> None:
 
 BAD_CONFIGURATIONS: dict[str, tuple[dict[str, Any], str]] = {
     "conv": ({"conv": "cheb"}, r"^conv: expected one of sir, gcn, .*got 'cheb'"),
-    "block": ({"block": "dense"}, r"^block: expected one of residual, skip, pre_norm, got 'dense'"),
+    "block": ({"block": "dense"}, r"^block: expected one of residual, skip, pre_norm, transformer, got 'dense'"),
     "norm": ({"norm": "group"}, r"^norm: expected one of batch, layer, None, got 'group'"),
     "jk": ({"jk": "last"}, r"^jk: expected one of cat, max, lstm, None, got 'last'"),
     "pool": ({"pool": "max"}, r"^pool: expected one of sum, mean, None, got 'max'"),

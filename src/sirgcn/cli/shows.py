@@ -3,12 +3,16 @@
 import json
 import os
 import sys
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sirgcn.cli.shared import AsJson, Models, Reduced, Results, out, show
+
+# Columns of a terminal in which the table of models need not break every cell.
+_TABLE_OF_MODELS = 140
 
 
 def report(
@@ -127,7 +131,9 @@ def backends(as_json: AsJson = False) -> None:
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(help="One of them, with its options. Default: all.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One of them by name or title, with its options. Default: all.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """The models that a row of an experiment can name, with formula, complexity and reference.
@@ -142,8 +148,26 @@ def models(
     """
     from sirgcn.nn import MODEL_COLUMNS, model_rows
 
+    rows = model_rows(name)
+    if not as_json and out.width < _TABLE_OF_MODELS:
+        for entry, key, title, *texts, options in rows:
+            lines = texts if name is None else [*texts, f"options: {options or 'none'}"]
+            out.print("\n".join([f'{title}: {key} = "{entry}"', *map(_indented, lines)]), markup=False, highlight=False)
+        return
     shown = slice(None, -1 if name is None else None)
-    show(MODEL_COLUMNS[shown], [row[shown] for row in model_rows(name)], as_json)
+    show(MODEL_COLUMNS[shown], [row[shown] for row in rows], as_json)
+
+
+def _indented(text: str) -> str:
+    """Below a head line, wrapped at words."""
+    return textwrap.fill(
+        text,
+        out.width,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def version() -> None:

@@ -155,7 +155,7 @@ def _sir_net(experiment: Experiment, model: ModelConfig, task: Task, options: di
         network = SIRNet(**{**given, "hidden_channels": width})
         return network if task.level != "edge" else EdgeNet(network, width, task.schema.outputs)
 
-    return make, given["hidden_channels"], conv.heads
+    return make, given["hidden_channels"], chosen.get("heads", conv.heads)
 
 
 def _own(experiment: Experiment, model: ModelConfig, task: Task, options: dict[str, Any]) -> _Maker:

@@ -83,6 +83,7 @@ class SIRNet(nn.Module):
     - `"residual"`: dropout(act(norm(conv(h) + W h))), Benchmarking GNNs; `residual=False` leaves out W h
     - `"skip"`: h + dropout(act(norm(conv(h)))), Open Graph Benchmark
     - `"pre_norm"`: h + dropout(W act(dropout(conv(norm(h))))), heterophilous data sets; a last norm follows the blocks
+    - `"transformer"`: h + dropout(conv(norm(h))), with `feed_forward` a layer of a transformer; a last norm likewise
 
     The readout is the soft-isomorphic one (Section 3.2): an MLP on every node, whose outputs a graph task pools.
 
@@ -110,7 +111,8 @@ class SIRNet(nn.Module):
         residual: whether the block `"residual"` adds a linear layer of its input.
         dropout, input_dropout, conv_dropout, residual_dropout: after the layer, after the encoder, inside the
             convolution, after the residual.
-        feed_forward: expansion factor of a feed-forward network h + W_2 act(W_1 norm(h)) after every block; 0 for none.
+        feed_forward: expansion factor of a feed-forward network h + dropout(W_2 act(dropout(W_1 norm(h)))) after every
+            block; 0 for none.
         jk: jumping knowledge over the blocks' outputs, `"cat"`, `"max"`, `"lstm"` or None.
         virtual_node: whether a `VirtualNode` carries the graph's context.
         virtual_residual: whether its state is added to its update.
@@ -193,8 +195,8 @@ class SIRNet(nn.Module):
         width += random_features
         if width != hidden_channels and (block != "residual" or virtual_node):
             raise ValueError(
-                f"encoder: a virtual node and the blocks skip and pre_norm add what has {hidden_channels} channels to "
-                f"the input, which has {width}; take the encoder linear or embedding"
+                f"encoder: a virtual node and the blocks other than residual add what has {hidden_channels} channels "
+                f"to the input, which has {width}; take the encoder linear or embedding"
             )
         self.edge_encoder, self.edge_dim = None, None
         if edge_channels is not None or edge_encoder != "none":
@@ -224,7 +226,7 @@ class SIRNet(nn.Module):
         self.virtual_node = VirtualNode(hidden_channels, norm=norm, residual=virtual_residual) if virtual_node else None
         self.jk = None if jk is None else JumpingKnowledge(jk, hidden_channels, num_layers)
         joined = hidden_channels * num_layers if jk == "cat" else hidden_channels
-        self.last_norm = make_norm(norm, joined) if block == "pre_norm" else nn.Identity()
+        self.last_norm = make_norm(norm, joined) if block in ("pre_norm", "transformer") else nn.Identity()
 
         readout_widths = [joined, *[hidden_channels] * readout_layers]
         if not head_channels:
@@ -429,23 +431,32 @@ class _PreNorm(_Block):
         return h + self.dropout(self.lin(self.act(out)))
 
 
-_BLOCKS: dict[str, type[_PostNorm] | type[_PreNorm]] = {
+class _Transformer(_Block):
+    """h + dropout(conv(norm(h)))."""
+
+    def forward(self, h: Tensor, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None, **context: Tensor) -> Tensor:
+        out: Tensor = h + self.dropout(self.conv(self.norm(h), graph, edge, edge_weight, **context))
+        return out
+
+
+_BLOCKS: dict[str, type[_Block]] = {
     "residual": _PostNorm,
     "skip": _Skip,
     "pre_norm": _PreNorm,
+    "transformer": _Transformer,
 }
 
 
 class _FeedForward(nn.Module):
-    """h + dropout(W_2 dropout(act(W_1 norm(h))))."""
+    """h + dropout(W_2 act(dropout(W_1 norm(h))))."""
 
     def __init__(self, channels: int, expansion: int, norm: str | None, act: nn.Module, dropout: float) -> None:
         super().__init__()
         self.network = nn.Sequential(
             make_norm(norm, channels),
             Linear(channels, expansion * channels),
-            act,
             Dropout(dropout),
+            act,
             Linear(expansion * channels, channels),
             Dropout(dropout),
         )

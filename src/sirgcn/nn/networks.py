@@ -76,7 +76,10 @@ def _fagcn(
     dropout: float = 0.5,
     eps: float = 0.3,
 ) -> nn.Module:
-    """The network of FAGCN's authors; they drop the edges' weights too."""
+    """The network of FAGCN's authors (bdy9527/FAGCN, src/model.py), with dropout after the first linear layer only.
+
+    They also drop the features before it and the edges' weights; without dropout, as in Table 5, nothing differs.
+    """
     return SIRNet(
         in_channels,
         hidden_channels,
@@ -101,7 +104,7 @@ NETWORKS: dict[str, Network] = {
             title="H2GCN",
             reference="Zhu et al., Beyond Homophily in Graph Neural Networks, NeurIPS 2020",
             formula="[r^0 || ... || r^K] W_C, r^k = [A_1 r^{k-1} || A_2 r^{k-1}], A_i the nodes at distance i",
-            complexity="O(|V| d_hidden d_in + 2^K (|E| + |E_2|) d_hidden)",
+            complexity="O(|V| d_hidden d_in + 2^K (|E| + |E_2|) d_hidden + 2^K |V| c d_hidden), |E_2| pairs 2 apart",
             build=H2GCN,
         ),
         Network(
@@ -109,7 +112,7 @@ NETWORKS: dict[str, Network] = {
             title="CPGNN",
             reference="Zhu et al., Graph Neural Networks with Heterophily, AAAI 2021",
             formula="B^k = B^0 + A B^{k-1} H, B^0 = softmax(MLP(X)) - 1/c, H the compatibility of the c classes",
-            complexity="O(|V| d_hidden d_in + K (|V| c^2 + |E| c))",
+            complexity="O(|V| d_hidden d_in + |V| c d_hidden + K (|V| c^2 + |E| c))",
             build=CPGNN,
         ),
         Network(
@@ -117,7 +120,7 @@ NETWORKS: dict[str, Network] = {
             title="GPR-GNN",
             reference="Chien et al., Adaptive Universal Generalized PageRank Graph Neural Network, ICLR 2021",
             formula="sum_k gamma_k A^k MLP(X), A normalised with self-loops",
-            complexity="O(|V| d_hidden d_in + K |E| c)",
+            complexity="O(|V| d_hidden d_in + |V| c d_hidden + K |E| c)",
             build=GPRGNN,
         ),
         Network(
@@ -125,7 +128,7 @@ NETWORKS: dict[str, Network] = {
             title="FSGNN",
             reference="Maurya et al., Simplifying Approach to Node Classification in Graph Neural Networks, JoCS 2022",
             formula="W relu([omega_j normalised(W_j F_j)]), F_j of X, A^k X, (A + I)^k X",
-            complexity="O(K |V| d_hidden d_in), and once K |E| d_in",
+            complexity="O(K |V| d_hidden d_in + K |V| c d_hidden), and once K |E| d_in",
             build=FSGNN,
         ),
         Network(
@@ -133,7 +136,7 @@ NETWORKS: dict[str, Network] = {
             title="GloGNN",
             reference="Li et al., Finding Global Homophily in Graph Neural Networks, ICML 2022",
             formula="(1 - gamma) Z H + gamma H^0, Z of all pairs the minimiser of a sum of squares",
-            complexity="O(|V| d_hidden d_in + L (|V| c^2 + K |E| c))",
+            complexity="O((|V| d_in + |E| + |V| c) d_hidden + L (|V| c^2 + K |E| c)), |E| d_hidden for delta < 1 only",
             build=GloGNN,
         ),
         Network(
@@ -141,7 +144,7 @@ NETWORKS: dict[str, Network] = {
             title="FAGCN",
             reference="Bo et al., Beyond Low-Frequency Information in Graph Convolutional Networks, AAAI 2021",
             formula="W h^L, h^l = eps h^0 + sum tanh(g [h_u || h_v]) h_v / sqrt(in_degree(u) in_degree(v))",
-            complexity="O(|V| d_hidden d_in + L |E| d_hidden)",
+            complexity="O(|V| d_hidden d_in + L |E| d_hidden + |V| c d_hidden)",
             build=_fagcn,
         ),
         Network(
@@ -169,16 +172,20 @@ MODEL_COLUMNS: tuple[str, ...] = ("name", "key", "title", "formula", "complexity
 
 
 def model_rows(name: str | None = None) -> list[tuple[str, ...]]:
-    """Every model that a row of an experiment can name, or those of one name; an unknown one lists the known ones."""
-    known: dict[str, Mapping[str, Conv | Network]] = {"conv": CONVS, "network": NETWORKS}
-    names = list(dict.fromkeys(entry for table in known.values() for entry in table))
-    if name is not None and name not in names:
-        near = get_close_matches(name, names, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+    """Every model that a row of an experiment can name, or those of one name or title, in any letter case.
+
+    An unknown one lists the known names.
+    """
+    tables: dict[str, Mapping[str, Conv | Network]] = {"conv": CONVS, "network": NETWORKS}
+    models = [(key, model) for key, table in tables.items() for model in table.values()]
+    known = {text.casefold(): text for _, model in models for text in (model.title, model.name)}
+    if name is not None and name.casefold() not in known:
+        near = get_close_matches(name.casefold(), known, 1)
+        hint = f"; did you mean {known[near[0]]}?" if near else ""
+        names = dict.fromkeys(model.name for _, model in models)
         raise ValueError(f"model: expected one of {', '.join(names)}, got {name!r}{hint}")
     return [
         (m.name, key, m.title, m.formula, m.complexity, m.reference, ", ".join(m.options))
-        for key, table in known.items()
-        for m in table.values()
-        if name in (None, m.name)
+        for key, m in models
+        if name is None or name.casefold() in (m.name.casefold(), m.title.casefold())
     ]

@@ -186,7 +186,7 @@ def width_for_budget(build: Callable[[int], nn.Module], budget: int, multiple_of
     """The largest width, a multiple of `multiple_of`, at which a model has no more parameters than the budget.
 
     `build` gives the model of a width; it is called without memory for the weights and without drawing any. The heads
-    of an attention ask for a multiple: `CONVS[conv].heads`.
+    of an attention ask for a multiple: `CONVS[conv].heads`, or those of its options.
     """
 
     def parameters(units: int) -> int:
