@@ -14,6 +14,7 @@ import typer
 from sirgcn.cli.shared import AsJson, Models, Reduced, Results, Root, err, out
 
 if TYPE_CHECKING:
+    from sirgcn.engine.costs import Cost
     from sirgcn.engine.experiment import Experiment
     from sirgcn.engine.run import Run, Settings
 
@@ -198,18 +199,14 @@ def _run(
 ) -> None:
     from sirgcn.engine.pool import run_all
     from sirgcn.engine.progress import Progress
-    from sirgcn.engine.run import Report, expected_seconds, unfinished
+    from sirgcn.engine.run import Report, expected_costs, unfinished
     from sirgcn.engine.tensorboard import TensorBoard
 
     left = unfinished(runs, settings)
     if not as_json:
-        seconds, unknown = expected_seconds(left, settings)
-        estimate = f": about {_duration(seconds / jobs)}" if seconds else ": how long is not known yet"
-        more = f" ({unknown} of them not timed before)" if unknown and seconds else ""
-        out.print(
-            f"{_count(len(runs), 'run')}, {len(runs) - len(left)} finished before; {len(left)} to go"
-            f"{estimate + more if left else ''}"
-        )
+        costs = expected_costs(left, settings)
+        told = f"{_count(len(runs), 'run')}, {len(runs) - len(left)} finished before; {len(left)} to go"
+        out.print(f"{told}: {_estimate(costs, jobs)}{_whose(costs)}" if left else told, soft_wrap=True)
     if dry_run:
         if as_json:
             from sirgcn.engine.records import KEY
@@ -254,6 +251,22 @@ def _summary(names: set[str], results: Path, outcome: "dict[Run, str]", as_json:
             err.print(f"  {run}", markup=False, highlight=False, soft_wrap=True)
     if failed or paused:
         raise typer.Exit(1 if failed else 3)
+
+
+def _estimate(costs: "Sequence[Cost | None]", jobs: int) -> str:
+    """How long runs of these costs take, so many at a time; what is not known is never counted as nothing."""
+    known = [cost.seconds for cost in costs if cost is not None]
+    if not known:
+        return "how long is not known yet"
+    duration, unknown = _duration(sum(known) / jobs), len(costs) - len(known)
+    return f"at least {duration}, and {_count(unknown, 'run')} not timed before" if unknown else f"about {duration}"
+
+
+def _whose(costs: "Sequence[Cost | None]") -> str:
+    from sirgcn.engine.costs import machines
+
+    shipped = any(cost is not None and cost.is_shipped for cost in costs)
+    return f" (by the times of {' and '.join(machines())})" if shipped else ""
 
 
 def _count(number: int, noun: str) -> str:

@@ -5,11 +5,9 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
-from statistics import median
 from typing import Any, Protocol
 
 import torch
@@ -18,7 +16,9 @@ from sirgcn.data import catalog
 from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
 from sirgcn.engine import records
-from sirgcn.engine.checkpoint import Checkpoints, weights_sha256
+from sirgcn.engine.checkpoint import CheckpointError, Checkpoints, weights_sha256
+from sirgcn.engine.checkpoint import read as read_checkpoint
+from sirgcn.engine.costs import Cost, Costs
 from sirgcn.engine.environment import commit, environment, peak_memory_mb
 from sirgcn.engine.experiment import Experiment
 from sirgcn.engine.loop import Interrupted, Trainer
@@ -144,27 +144,27 @@ def unfinished(runs: Sequence[Run], settings: Settings) -> list[Run]:
     return left
 
 
-def expected_seconds(runs: Sequence[Run], settings: Settings) -> tuple[float, int]:
-    """How long the runs will take, from what the records say of the same cell; how many it says nothing of.
-
-    Of an epoch, times the epochs, or of a whole timing: the median over the records of the cell, or where it has none,
-    of the experiment.
-    """
-    total, unknown, known = 0.0, 0, dict[str, list[dict[str, Any]]]()
+def expected_costs(runs: Sequence[Run], settings: Settings) -> list[Cost | None]:
+    """What each run will still take: as `Costs` tells it, less what a paused one has behind it; None: not known."""
+    costs, found = Costs(settings.results), list[Cost | None]()
     for run in runs:
-        if run.experiment.name not in known:
-            known[run.experiment.name] = records.read(settings.file(run.experiment))
-        found = known[run.experiment.name]
-        is_training = run.experiment.kind == "training"
-        cost = records.seconds_per_epoch if is_training else itemgetter("seconds")
-        timed = [record for record in found if record["status"] == DONE]
-        same = [record for record in timed if (record["column"], record["model"]) == (run.column, run.model)]
-        unknown += not same
-        costs = [cost(record) or 0.0 for record in same or timed]
-        model = run.experiment.model(run.model)
-        times = run.experiment.train_for(model, run.reduced).epochs if is_training else 1
-        total += median(costs or [0.0]) * times
-    return total, unknown
+        cost = costs.find(run.experiment, run.column, run.model, run.reduced)
+        if cost is not None:
+            cost = replace(cost, seconds=max(0.0, cost.seconds - _seconds_behind(run, settings)))
+        found.append(cost)
+    return found
+
+
+def _seconds_behind(run: Run, settings: Settings) -> float:
+    """How long the run was trained up to its newest checkpoint."""
+    newest = max(_folder(run, settings).glob("*.json"), default=None)
+    if newest is None:
+        return 0.0
+    try:
+        of, state = read_checkpoint(newest)
+    except CheckpointError:
+        return 0.0
+    return float(state["state"]["seconds"]) if of[0] == run.config else 0.0
 
 
 class Report(Protocol):
