@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from sirgcn import cli
 from sirgcn.cli import runs
+from sirgcn.data.validate import DataError
 
 TOML = """
 data = "hetero_edge_count"
@@ -120,6 +121,45 @@ def test_runs_that_the_budget_leaves_are_listed_and_the_same_command_goes_on(tmp
     assert found.returncode == 3
     assert "2 runs are left; the same command goes on with them:\n  mine c=2, SIR-GCN, seed 0\n" in found.stderr
     assert typed("train", str(tmp_path / "mine.toml"), "-s", "0-1", *places).returncode == 0
+
+
+def test_data_that_cannot_be_had_are_told_once_and_leave_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def refuse(name: str, root: Path | None) -> None:
+        asked.append(name)
+        raise DataError("cannot be downloaded (no network); put data.json into wikics/raw", "data.json")
+
+    monkeypatch.setattr("sirgcn.data.catalog.fetch", refuse)
+    places = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "runs")]
+    code, text = run("reproduce", "wikics", "-s", "0-3", "-m", "GCN", "-m", "GIN", *places)
+    assert code == 2
+    assert text.count("wikics: 8 runs left out, the data cannot be had: data.json: cannot be downloaded") == 1
+    assert "put data.json into wikics/raw" in text
+    assert asked == ["WikiCS"]
+    assert list((tmp_path / "results").iterdir()) == []
+
+
+def test_runs_whose_data_are_there_are_made_beside_those_whose_are_not(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("id,size,label\n" + "".join(f"{i},{i % 7},{'ab'[i % 2]}\n" for i in range(40)))
+    (tmp_path / "edges.csv").write_text("source,target\n" + "".join(f"{i % 40},{i * 3 % 40}\n" for i in range(90)))
+    columns = [
+        f'{{ title = "{name}", options = {{ nodes = "{tmp_path}/{name}.csv", edges = "{tmp_path}/edges.csv" }} }}'
+        for name in ("nowhere", "nodes")
+    ]
+    (tmp_path / "own.toml").write_text(
+        f'data = "tables"\ncolumns = [{", ".join(columns)}]\n[train]\nepochs = 2\nbatch_size = "none"\n'
+        '[[models]]\ntitle = "SIR-GCN"\n'
+    )
+    places = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "runs"), "--threads", "1"]
+    found = typed("train", str(tmp_path / "own.toml"), "-s", "0-1", *places)
+    assert found.returncode == 2
+    assert found.stderr.count("own: 2 runs left out, the data cannot be had") == 1
+    assert "nowhere.csv" in found.stderr
+    records = [json.loads(line) for line in (tmp_path / "results" / "own.jsonl").read_text().splitlines()]
+    assert [(record["column"], record["status"]) for record in records] == [("nodes", "done")] * 2
 
 
 def test_names_are_completed() -> None:

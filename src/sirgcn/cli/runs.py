@@ -71,7 +71,9 @@ def reproduce(
     """Run an experiment of the paper and show ours beside the published figures.
 
     Finished runs are skipped and broken ones taken up again: run the same command to go on.
-    The exit code is 0 if all is finished, 1 if a run failed, 2 for a wrong argument, 3 if runs are left.
+    Runs whose data cannot be had are left out and leave no record; the others are made.
+    The exit code is 0 if all is finished, 1 if a run failed, 2 for a wrong argument or if data cannot be had, 3 if runs
+    are left.
 
     Examples:
 
@@ -199,7 +201,7 @@ def _run(
 ) -> None:
     from sirgcn.engine.pool import run_all
     from sirgcn.engine.progress import Progress
-    from sirgcn.engine.run import Report, expected_costs, unfinished
+    from sirgcn.engine.run import Report, expected_costs, unfinished, without_data
     from sirgcn.engine.tensorboard import TensorBoard
 
     left = unfinished(runs, settings)
@@ -215,12 +217,26 @@ def _run(
         for entry in () if as_json else left:
             out.print(f"  {entry}", markup=False, highlight=False)
         return
+    absent = without_data(left, settings)
+    _tell_absent(absent)
+    ready = [run for run in left if run not in absent]
     with ExitStack() as stack:
-        watching: list[Report] = [stack.enter_context(Progress(len(left), quiet=as_json))]
+        watching: list[Report] = [stack.enter_context(Progress(len(ready), quiet=as_json))]
         if tensorboard is not None:
             watching.append(stack.enter_context(TensorBoard(tensorboard)))
-        outcome = run_all(left, settings, jobs, watching)
+        outcome = run_all(ready, settings, jobs, watching)
     _summary({run.experiment.name for run in runs}, settings.results, outcome, as_json)
+    found = set(outcome.values())
+    raise typer.Exit(1 if "failed" in found else 2 if absent else 3 if "paused" in found else 0)
+
+
+def _tell_absent(absent: "dict[Run, str]") -> None:
+    """Each reason once, with the experiments and the number of runs that are left out for it."""
+    for reason in dict.fromkeys(absent.values()):
+        runs = [run for run, own in absent.items() if own == reason]
+        names = ", ".join(dict.fromkeys(run.experiment.name for run in runs))
+        told = f"{names}: {_count(len(runs), 'run')} left out, the data cannot be had: {reason}"
+        err.print(told, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _summary(names: set[str], results: Path, outcome: "dict[Run, str]", as_json: bool) -> None:
@@ -249,8 +265,6 @@ def _summary(names: set[str], results: Path, outcome: "dict[Run, str]", as_json:
         )
         for run in paused:
             err.print(f"  {run}", markup=False, highlight=False, soft_wrap=True)
-    if failed or paused:
-        raise typer.Exit(1 if failed else 3)
 
 
 def _estimate(costs: "Sequence[Cost | None]", jobs: int) -> str:

@@ -15,6 +15,7 @@ import torch
 from sirgcn.data import catalog
 from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
+from sirgcn.data.validate import DataError
 from sirgcn.engine import records
 from sirgcn.engine.checkpoint import CheckpointError, Checkpoints, weights_sha256
 from sirgcn.engine.checkpoint import read as read_checkpoint
@@ -144,6 +145,24 @@ def unfinished(runs: Sequence[Run], settings: Settings) -> list[Run]:
     return left
 
 
+def without_data(runs: Sequence[Run], settings: Settings) -> dict[Run, str]:
+    """The runs whose data cannot be had, with the reason; files that are not there are downloaded first, once."""
+    reasons: dict[tuple[str, ...], str | None] = {}
+    found: dict[Run, str] = {}
+    for run in runs:
+        data = run.experiment.data
+        place = (data, run.experiment.name, run.column) if data == "tables" else (data,)
+        if place not in reasons:
+            try:
+                _fetch(run, settings)
+                reasons[place] = None
+            except DataError as error:
+                reasons[place] = str(error)
+        if (reason := reasons[place]) is not None:
+            found[run] = reason
+    return found
+
+
 def expected_costs(runs: Sequence[Run], settings: Settings) -> list[Cost | None]:
     """What each run will still take: as `Costs` tells it, less what a paused one has behind it; None: not known."""
     costs, found = Costs(settings.results), list[Cost | None]()
@@ -253,6 +272,17 @@ def header(run: Run) -> dict[str, Any]:
         "scale": experiment.scale,
         "traceback": None,
     }
+
+
+def _fetch(run: Run, settings: Settings) -> None:
+    """Download the files of a run's data that are not there; a DataError where they cannot be had."""
+    name, options = run.experiment.data, run.experiment.column(run.column).options
+    if name == "tables":
+        for part in ("nodes", "edges", "graphs"):
+            if part in options and not Path(options[part]).exists():
+                raise DataError("expected a file, there is none of this name", part, str(options[part]))
+    elif name != "random" and catalog.find(name).raw:
+        catalog.fetch(name, settings.data)
 
 
 def _load(run: Run, settings: Settings) -> Task:
