@@ -17,7 +17,7 @@ from sirgcn.engine import experiment as config
 from sirgcn.engine import pool, records
 from sirgcn.engine.environment import find_device
 from sirgcn.engine.pool import run_all
-from sirgcn.engine.run import DONE, FAILED, PAUSED, Run, Settings, execute, plan, unfinished
+from sirgcn.engine.run import DONE, FAILED, PAUSED, Run, Settings, execute, plan, seed_by_seed, unfinished
 from sirgcn.engine.strict import ConfigError
 from sirgcn.engine.tensorboard import TensorBoard
 
@@ -67,6 +67,26 @@ def test_plan_goes_seed_by_seed(experiment: config.Experiment) -> None:
     assert [run.seed for run in plan(experiment, ["gin"], ["c=2"], [5])] == [5]
     with pytest.raises(ConfigError, match="model: expected one of SIR-GCN, GIN, got 'GCN'"):
         plan(experiment, ["GCN"])
+
+
+def test_several_experiments_go_seed_by_seed_and_a_timed_one_stays_together(
+    experiment: config.Experiment, tmp_path: Path
+) -> None:
+    (tmp_path / "other.toml").write_text(TOML.replace("seeds = 2", "seeds = 3"))
+    timed = TOML.replace("[train]\nepochs = 3\n", "[timing]\n").replace("[reduced]\nepochs = 1\n", "")
+    timed = 'kind = "runtime"\n' + timed.replace('selection = "last"\n', "")
+    (tmp_path / "timed.toml").write_text(timed)
+    several = [experiment, *(config.load(tmp_path / f"{name}.toml") for name in ("timed", "other"))]
+    runs = seed_by_seed([run for each in several for run in plan(each, ["GIN"])])
+    assert [(run.experiment.name, run.seed) for run in runs] == [
+        ("small", 0),
+        ("timed", 0),
+        ("timed", 1),
+        ("other", 0),
+        ("small", 1),
+        ("other", 1),
+        ("other", 2),
+    ]
 
 
 def test_record_tells_what_was_run(experiment: config.Experiment, settings: Settings) -> None:

@@ -80,8 +80,13 @@ class Run:
         """Runs for which this is equal are made in one process: the rows of a runtime table's column."""
         return (*self.key[:2], *self.key[3:]) if self.experiment.kind == "runtime" else self.key
 
+    @property
+    def cell(self) -> str:
+        """What it is a run of, in words."""
+        return f"{self.experiment.name} {self.column}, {self.model}{' (reduced)' * self.reduced}"
+
     def __str__(self) -> str:
-        return f"{self.experiment.name} {self.column}, {self.model}, seed {self.seed}{' (reduced)' * self.reduced}"
+        return f"{self.cell}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,15 @@ def plan(
     # Asked for twice is made once.
     cells = dict.fromkeys((seed, column, row) for seed in chosen for column in titles for row in rows)
     return [Run(experiment, column, row, seed, reduced) for seed, column, row in cells]
+
+
+def seed_by_seed(runs: Sequence[Run]) -> list[Run]:
+    """Runs of several experiments in the order that `plan` gives those of one: a seed of every cell, then the next.
+
+    What is interrupted has then something of every experiment. Those of a timed experiment stay together.
+    """
+    order = {seed: place for place, seed in enumerate(dict.fromkeys(run.seed for run in runs))}
+    return sorted(runs, key=lambda run: order[run.seed] if run.experiment.kind == "training" else 0)
 
 
 def unfinished(runs: Sequence[Run], settings: Settings) -> list[Run]:
