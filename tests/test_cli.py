@@ -1,6 +1,7 @@
 """The command line: what a user types, and what they are told."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,11 @@ from typer.testing import CliRunner
 
 from sirgcn import cli
 from sirgcn.cli import runs
+from sirgcn.data.validate import DataError
+from sirgcn.engine import experiment as config
+from sirgcn.engine import records
+from sirgcn.engine.costs import Cost
+from sirgcn.engine.run import header, plan
 
 TOML = """
 data = "hetero_edge_count"
@@ -122,11 +128,59 @@ def test_missing_files_fail_the_check(tmp_path: Path) -> None:
 def test_dry_run_says_what_would_be_run_and_runs_nothing(tmp_path: Path) -> None:
     code, text = run("reproduce", "table1", "-m", "SIR-GCN", "-s", "0-1", "--dry-run", "--results", str(tmp_path))
     assert code == 0
-    assert text.startswith("10 runs, 0 finished before; 10 to go")
+    assert text.startswith("10 runs, 0 finished before; 10 to go: about ")
+    # On a machine without records, by the times that come with the package.
+    assert re.search(r"about \S+ \w+ \(by the times of .+, \d+ threads?\)\n", text)
     assert list(tmp_path.iterdir()) == []
     code, text = run("reproduce", "Table 1", "-m", "GIN", "-s", "0", "--dry-run", "--json", "--results", str(tmp_path))
     assert code == 0
     assert [(row["model"], row["column"]) for row in json.loads(text)] == [("GIN", f"n={n}") for n in range(10, 60, 10)]
+
+
+def test_dry_run_has_a_line_for_each_cell_with_its_seeds_those_finished_and_the_time(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(TOML + '[[models]]\ntitle = "GIN"\nconv = "gin"\n')
+    experiment = config.load(tmp_path / "mine.toml")
+    for made in plan(experiment, ["SIR-GCN"], seeds=[0, 1, 2, 5]):
+        records.append(tmp_path / "results" / "mine.jsonl", header(made) | {"seconds": 600.0, "epochs": 2})
+    places = ["--dry-run", "--results", str(tmp_path / "results"), "--jobs", "2"]
+    code, text = run("train", str(tmp_path / "mine.toml"), *places)
+    assert code == 0
+    assert text.splitlines() == [
+        "20 runs, 4 finished before; 16 to go: about 80 min",
+        "  mine c=2, SIR-GCN: seeds 0-9; finished 0-2,5; about 30 min",
+        "  mine c=2, GIN: seeds 0-9; about 50 min",
+    ]
+    text = run("train", str(tmp_path / "mine.toml"), "-m", "SIR-GCN", "-s", "0-2", *places)[1]
+    assert text.splitlines() == ["3 runs, 3 finished before; 0 to go", "  mine c=2, SIR-GCN: seeds 0-2; finished 0-2"]
+
+
+def test_runs_that_nothing_tells_of_are_counted_apart(tmp_path: Path) -> None:
+    minutes, unknown = Cost(600.0), None
+    assert runs._estimate([minutes, minutes], 1) == "about 20 min"
+    assert runs._estimate([minutes, minutes, unknown], 2) == "at least 10 min, and 1 run not timed before"
+    assert runs._estimate([unknown, unknown], 2) == "how long is not known yet"
+    (tmp_path / "mine.toml").write_text(TOML)
+    text = run("train", str(tmp_path / "mine.toml"), "--dry-run", "--results", str(tmp_path))[1]
+    assert text.startswith("10 runs, 0 finished before; 10 to go: how long is not known yet\n")
+
+
+def test_table_goes_seed_by_seed_through_all_its_experiments(tmp_path: Path) -> None:
+    places = ["-m", "SIR-GCN", "-m", "GCN", "-s", "4,0", "--dry-run", "--json", "--results", str(tmp_path)]
+    rows = json.loads(run("reproduce", "table4", *places)[1])
+    assert [(row["seed"], row["experiment"], row["model"]) for row in rows] == [
+        (seed, experiment, model)
+        for seed in (4, 0)
+        for experiment in ("ogbg_molhiv", "ogbn_arxiv")
+        for model in ("SIR-GCN", "GCN")
+    ]
+
+
+def test_seeds_beyond_the_experiment_s_are_warned_of(tmp_path: Path) -> None:
+    arguments = ["reproduce", "zinc", "-m", "GCN", "--dry-run", "--json", "--results", str(tmp_path), "--seeds"]
+    found = CliRunner().invoke(cli.app, [*arguments, "8-2000"], catch_exceptions=False)
+    assert "zinc has the seeds 0-9; beyond them are 10-2000 (1991 seeds)" in found.stderr
+    assert len(json.loads(found.stdout)) == 1993
+    assert CliRunner().invoke(cli.app, [*arguments, "0-9"], catch_exceptions=False).stderr == ""
 
 
 def test_rows_of_a_table_are_those_of_the_experiments_that_have_them(tmp_path: Path) -> None:
@@ -144,6 +198,45 @@ def test_runs_that_the_budget_leaves_are_listed_and_the_same_command_goes_on(tmp
     assert found.returncode == 3
     assert "2 runs are left; the same command goes on with them:\n  mine c=2, SIR-GCN, seed 0\n" in found.stderr
     assert typed("train", str(tmp_path / "mine.toml"), "-s", "0-1", *places).returncode == 0
+
+
+def test_data_that_cannot_be_had_are_told_once_and_leave_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def refuse(name: str, root: Path | None) -> None:
+        asked.append(name)
+        raise DataError("cannot be downloaded (no network); put data.json into wikics/raw", "data.json")
+
+    monkeypatch.setattr("sirgcn.data.catalog.fetch", refuse)
+    places = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "runs")]
+    code, text = run("reproduce", "wikics", "-s", "0-3", "-m", "GCN", "-m", "GIN", *places)
+    assert code == 2
+    assert text.count("wikics: 8 runs left out, the data cannot be had: data.json: cannot be downloaded") == 1
+    assert "put data.json into wikics/raw" in text
+    assert asked == ["WikiCS"]
+    assert list((tmp_path / "results").iterdir()) == []
+
+
+def test_runs_whose_data_are_there_are_made_beside_those_whose_are_not(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("id,size,label\n" + "".join(f"{i},{i % 7},{'ab'[i % 2]}\n" for i in range(40)))
+    (tmp_path / "edges.csv").write_text("source,target\n" + "".join(f"{i % 40},{i * 3 % 40}\n" for i in range(90)))
+    columns = [
+        f'{{ title = "{name}", options = {{ nodes = "{tmp_path}/{name}.csv", edges = "{tmp_path}/edges.csv" }} }}'
+        for name in ("nowhere", "nodes")
+    ]
+    (tmp_path / "own.toml").write_text(
+        f'data = "tables"\ncolumns = [{", ".join(columns)}]\n[train]\nepochs = 2\nbatch_size = "none"\n'
+        '[[models]]\ntitle = "SIR-GCN"\n'
+    )
+    places = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "runs"), "--threads", "1"]
+    found = typed("train", str(tmp_path / "own.toml"), "-s", "0-1", *places)
+    assert found.returncode == 2
+    assert found.stderr.count("own: 2 runs left out, the data cannot be had") == 1
+    assert "nowhere.csv" in found.stderr
+    made = records.read(tmp_path / "results" / "own.jsonl")
+    assert [(record["column"], record["status"]) for record in made] == [("nodes", "done")] * 2
 
 
 def test_names_are_completed() -> None:
@@ -180,6 +273,10 @@ def test_mistake_is_one_line_and_debug_shows_where() -> None:
     ("arguments", "error"),
     [
         (["reproduce", "table9"], "table: expected one of 1, 2, 3, 4, 5, 6, 7, 8, got 9"),
+        (["reproduce", "tabel3"], r"one of table1, .*table8, .*zinc, got 'tabel3'; did you mean table3\?"),
+        (["reproduce", "zinc", "--models", "GCNN"], r"got 'GCNN'; did you mean GCN\?"),
+        (["reproduce", "table3", "--columns", "zink"], r"got 'zink'; did you mean ZINC\?"),
+        (["reproduce", "zinc", "--models", "???"], r"got '\?\?\?'$"),
         (["reproduce", "zinc", "--seeds", "a"], "--seeds: expected such as 0-9"),
         (["reproduce", "zinc", "--budget", "soon", "--dry-run"], "--budget: expected a time such as 2h"),
         (["reproduce", "zinc", "--models", "SIRGCN"], "--models: expected one of SIR-GCN, .*, got 'SIRGCN'"),

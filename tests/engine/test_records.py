@@ -76,3 +76,11 @@ def test_eight_writers_of_whom_some_are_killed_lose_no_committed_record(tmp_path
         assert seeds <= found[name]
         assert all(len(r["history"]) == 2000 for r in records.read(file) if r["experiment"] == name)
     assert all(len(committed[str(i)]) == 40 for i in range(4, 8))
+
+
+def test_epoch_takes_the_median_interval_of_its_history() -> None:
+    # Epochs of 2, 2 and 50 seconds: for a while the machine was busy.
+    history = [{"seconds": seconds} for seconds in (1.0, 3.0, 5.0, 55.0)]
+    assert records.seconds_per_epoch({"seconds": 56.0, "epochs": 4, "history": history}) == 2.0
+    assert records.seconds_per_epoch({"seconds": 4.0, "epochs": 1, "history": [{"seconds": 3.0}]}) == 4.0
+    assert records.seconds_per_epoch({"seconds": 4.0}) is None

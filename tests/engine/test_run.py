@@ -17,7 +17,7 @@ from sirgcn.engine import experiment as config
 from sirgcn.engine import pool, records
 from sirgcn.engine.environment import find_device
 from sirgcn.engine.pool import run_all
-from sirgcn.engine.run import DONE, FAILED, PAUSED, Run, Settings, execute, expected_seconds, plan, unfinished
+from sirgcn.engine.run import DONE, FAILED, PAUSED, Run, Settings, execute, plan, seed_by_seed, unfinished
 from sirgcn.engine.strict import ConfigError
 from sirgcn.engine.tensorboard import TensorBoard
 
@@ -69,6 +69,26 @@ def test_plan_goes_seed_by_seed(experiment: config.Experiment) -> None:
         plan(experiment, ["GCN"])
 
 
+def test_several_experiments_go_seed_by_seed_and_a_timed_one_stays_together(
+    experiment: config.Experiment, tmp_path: Path
+) -> None:
+    (tmp_path / "other.toml").write_text(TOML.replace("seeds = 2", "seeds = 3"))
+    timed = TOML.replace("[train]\nepochs = 3\n", "[timing]\n").replace("[reduced]\nepochs = 1\n", "")
+    timed = 'kind = "runtime"\n' + timed.replace('selection = "last"\n', "")
+    (tmp_path / "timed.toml").write_text(timed)
+    several = [experiment, *(config.load(tmp_path / f"{name}.toml") for name in ("timed", "other"))]
+    runs = seed_by_seed([run for each in several for run in plan(each, ["GIN"])])
+    assert [(run.experiment.name, run.seed) for run in runs] == [
+        ("small", 0),
+        ("timed", 0),
+        ("timed", 1),
+        ("other", 0),
+        ("small", 1),
+        ("other", 1),
+        ("other", 2),
+    ]
+
+
 def test_record_tells_what_was_run(experiment: config.Experiment, settings: Settings) -> None:
     (run,) = plan(experiment, ["SIR-GCN"], seeds=[1])
     assert execute(run, settings) == DONE
@@ -104,26 +124,6 @@ def test_finished_runs_are_skipped_unless_their_settings_changed(
     assert unfinished(runs, settings) == runs[1:]
     (tmp_path / "small.toml").write_text(TOML.replace("epochs = 3", "epochs = 4"))
     assert len(unfinished(plan(config.load(tmp_path / "small.toml"), seeds=[0]), settings)) == 2
-
-
-def test_time_to_go_is_that_of_the_median_epoch_of_finished_runs(
-    experiment: config.Experiment, settings: Settings
-) -> None:
-    def record(seed: int, model: str, status: str, times: list[float]) -> dict[str, Any]:
-        history = [{"epoch": epoch, "seconds": seconds} for epoch, seconds in enumerate(times)]
-        key = dict(zip(records.KEY, ("small", "c=2", model, seed, 0, False), strict=True))
-        return {**key, "status": status, "epochs": len(times), "seconds": sum(times), "history": history}
-
-    runs = plan(experiment, seeds=[7])
-    assert expected_seconds(runs, settings) == (0.0, 2)
-    for seed in range(3):
-        records.append(settings.file(experiment), record(seed, "SIR-GCN", "failed", []))
-    # Epochs of 2, 2 and 50 seconds: for a while the machine was busy.
-    records.append(settings.file(experiment), record(3, "SIR-GCN", "done", [1.0, 3.0, 5.0, 55.0]))
-    # Three epochs of SIR-GCN, and of GIN, which has no record.
-    assert expected_seconds(runs, settings) == (3 * 2.0 + 3 * 2.0, 1)
-    assert records.seconds_per_epoch({"seconds": 4.0, "epochs": 1, "history": [{"seconds": 3.0}]}) == 4.0
-    assert records.seconds_per_epoch({"seconds": 4.0}) is None
 
 
 def test_model_is_trained_on_the_device_that_was_asked_for(experiment: config.Experiment, settings: Settings) -> None:

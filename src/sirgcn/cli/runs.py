@@ -4,7 +4,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +14,7 @@ import typer
 from sirgcn.cli.shared import AsJson, Models, Reduced, Results, Root, err, out
 
 if TYPE_CHECKING:
+    from sirgcn.engine.costs import Cost
     from sirgcn.engine.experiment import Experiment
     from sirgcn.engine.run import Run, Settings
 
@@ -35,7 +36,7 @@ Set = Annotated[
 Board = Annotated[
     Path | None, typer.Option(help="Also write the curves for TensorBoard below this folder (extra: sirgcn\\[log]).")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be run, cell by cell.")]
 
 
 def _experiments(incomplete: str) -> list[str]:
@@ -70,7 +71,9 @@ def reproduce(
     """Run an experiment of the paper and show ours beside the published figures.
 
     Finished runs are skipped and broken ones taken up again: run the same command to go on.
-    The exit code is 0 if all is finished, 1 if a run failed, 2 for a wrong argument, 3 if runs are left.
+    Runs whose data cannot be had are left out and leave no record; the others are made.
+    The exit code is 0 if all is finished, 1 if a run failed, 2 for a wrong argument or if data cannot be had, 3 if runs
+    are left.
 
     Examples:
 
@@ -79,8 +82,11 @@ def reproduce(
         sirgcn reproduce minesweeper --jobs 2 --budget 2h
     """
     from sirgcn.engine import experiment as config
+    from sirgcn.engine.strict import check_name
 
     number = re.fullmatch(r"(?:table[\s_-]*)?(\d+)", what.strip(), re.IGNORECASE)
+    if not number and Path(what).suffix != ".toml":
+        check_name("experiment", what, _experiments(""), "a .toml file or ")
     found = config.of_table(int(number[1]), set_ or ()) if number else (config.load(what, set_ or ()),)
     _run(
         _chosen(found, models, columns, seeds, reduced),
@@ -140,7 +146,7 @@ def _chosen(
     reduced: bool,
 ) -> "list[Run]":
     """The runs of the rows, columns and seeds; of several experiments, each has those that it knows."""
-    from sirgcn.engine.run import plan
+    from sirgcn.engine.run import plan, seed_by_seed
 
     rows, places = _titles("models", models, experiments), _titles("columns", columns, experiments)
     runs = [
@@ -150,18 +156,31 @@ def _chosen(
     ]
     if not runs:
         raise ValueError(f"models: expected rows of the columns {', '.join(columns or [])}, got none of them")
-    return runs
+    for experiment in experiments:
+        _warn_of_seeds(experiment, {run.seed for run in runs if run.experiment is experiment})
+    return seed_by_seed(runs)
+
+
+def _warn_of_seeds(experiment: "Experiment", asked: set[int]) -> None:
+    beyond = [seed for seed in asked if seed >= experiment.seeds]
+    if beyond:
+        told = (
+            f"warning: --seeds: {experiment.name} has the seeds {_ranges(range(experiment.seeds))}; beyond them are "
+            f"{_ranges(beyond)} ({_count(len(beyond), 'seed')}), which enter its means all the same"
+        )
+        err.print(told, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _titles(kind: str, asked: list[str] | None, experiments: "Sequence[Experiment]") -> list[list[str] | None]:
     """For each experiment its own among the titles, None for all; a title that none of them has is refused."""
+    from sirgcn.engine.strict import check_name
+
     if asked is None:
         return [None] * len(experiments)
     titles = [[entry.title for entry in getattr(experiment, kind)] for experiment in experiments]
     known = dict.fromkeys(title for own in titles for title in own)
     for title in asked:
-        if title.lower() not in map(str.lower, known):
-            raise ValueError(f"--{kind}: expected one of {', '.join(known)}, got {title!r}")
+        check_name(f"--{kind}", title, known)
     wanted = {title.lower() for title in asked}
     return [[title for title in own if title.lower() in wanted] for own in titles]
 
@@ -198,32 +217,57 @@ def _run(
 ) -> None:
     from sirgcn.engine.pool import run_all
     from sirgcn.engine.progress import Progress
-    from sirgcn.engine.run import Report, expected_seconds, unfinished
+    from sirgcn.engine.run import Report, expected_costs, unfinished, without_data
     from sirgcn.engine.tensorboard import TensorBoard
 
     left = unfinished(runs, settings)
     if not as_json:
-        seconds, unknown = expected_seconds(left, settings)
-        estimate = f": about {_duration(seconds / jobs)}" if seconds else ": how long is not known yet"
-        more = f" ({unknown} of them not timed before)" if unknown and seconds else ""
-        out.print(
-            f"{_count(len(runs), 'run')}, {len(runs) - len(left)} finished before; {len(left)} to go"
-            f"{estimate + more if left else ''}"
-        )
+        costs = expected_costs(left, settings)
+        to_go = dict(zip(left, costs, strict=True))
+        told = f"{_count(len(runs), 'run')}, {len(runs) - len(left)} finished before; {len(left)} to go"
+        out.print(f"{told}: {_estimate(costs, jobs)}{_whose(costs)}" if left else told, soft_wrap=True)
+        if dry_run:
+            _print_cells(runs, to_go, jobs)
     if dry_run:
         if as_json:
             from sirgcn.engine.records import KEY
 
             print(json.dumps([dict(zip(KEY, run.key, strict=True)) for run in left]))
-        for entry in () if as_json else left:
-            out.print(f"  {entry}", markup=False, highlight=False)
         return
+    absent = without_data(left, settings)
+    _tell_absent(absent)
+    ready = [run for run in left if run not in absent]
     with ExitStack() as stack:
-        watching: list[Report] = [stack.enter_context(Progress(len(left), quiet=as_json))]
+        watching: list[Report] = [stack.enter_context(Progress(len(ready), quiet=as_json))]
         if tensorboard is not None:
             watching.append(stack.enter_context(TensorBoard(tensorboard)))
-        outcome = run_all(left, settings, jobs, watching)
+        outcome = run_all(ready, settings, jobs, watching)
     _summary({run.experiment.name for run in runs}, settings.results, outcome, as_json)
+    found = set(outcome.values())
+    raise typer.Exit(1 if "failed" in found else 2 if absent else 3 if "paused" in found else 0)
+
+
+def _print_cells(runs: "Sequence[Run]", to_go: "dict[Run, Cost | None]", jobs: int) -> None:
+    """A line for each cell: its seeds, those that are finished, how long the others take."""
+    cells: dict[str, list[Run]] = {}
+    for run in runs:
+        cells.setdefault(run.cell, []).append(run)
+    for cell, own in cells.items():
+        told = [f"seeds {_ranges(run.seed for run in own)}"]
+        if finished := [run.seed for run in own if run not in to_go]:
+            told.append(f"finished {_ranges(finished)}")
+        if left := [to_go[run] for run in own if run in to_go]:
+            told.append(_estimate(left, jobs))
+        out.print(f"  {cell}: {'; '.join(told)}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _tell_absent(absent: "dict[Run, str]") -> None:
+    """Each reason once, with the experiments and the number of runs that are left out for it."""
+    for reason in dict.fromkeys(absent.values()):
+        runs = [run for run, own in absent.items() if own == reason]
+        names = ", ".join(dict.fromkeys(run.experiment.name for run in runs))
+        told = f"{names}: {_count(len(runs), 'run')} left out, the data cannot be had: {reason}"
+        err.print(told, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _summary(names: set[str], results: Path, outcome: "dict[Run, str]", as_json: bool) -> None:
@@ -252,8 +296,22 @@ def _summary(names: set[str], results: Path, outcome: "dict[Run, str]", as_json:
         )
         for run in paused:
             err.print(f"  {run}", markup=False, highlight=False, soft_wrap=True)
-    if failed or paused:
-        raise typer.Exit(1 if failed else 3)
+
+
+def _estimate(costs: "Sequence[Cost | None]", jobs: int) -> str:
+    """How long runs of these costs take, so many at a time; what is not known is never counted as nothing."""
+    known = [cost.seconds for cost in costs if cost is not None]
+    if not known:
+        return "how long is not known yet"
+    duration, unknown = _duration(sum(known) / jobs), len(costs) - len(known)
+    return f"at least {duration}, and {_count(unknown, 'run')} not timed before" if unknown else f"about {duration}"
+
+
+def _whose(costs: "Sequence[Cost | None]") -> str:
+    from sirgcn.engine.costs import machines
+
+    shipped = any(cost is not None and cost.is_shipped for cost in costs)
+    return f" (by the times of {' and '.join(machines())})" if shipped else ""
 
 
 def _count(number: int, noun: str) -> str:
@@ -273,6 +331,17 @@ def _seeds(text: str | None) -> list[int] | None:
             raise ValueError(f"--seeds: expected the smaller one first, got {part.strip()!r}")
         found += range(first, last + 1)
     return found
+
+
+def _ranges(seeds: Iterable[int]) -> str:
+    """As `_seeds` reads them: 0-3,5."""
+    ends: list[list[int]] = []
+    for seed in sorted(seeds):
+        if ends and seed == ends[-1][1] + 1:
+            ends[-1][1] = seed
+        else:
+            ends.append([seed, seed])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
 
 
 def _seconds(text: str) -> float:

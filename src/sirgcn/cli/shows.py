@@ -22,6 +22,10 @@ def report(
         list[Path] | None,
         typer.Option("--docs", help="Only write the marked parts of this Markdown page anew; several by repeating."),
     ] = None,
+    costs: Annotated[
+        Path | None,
+        typer.Option("--costs", help="Only write what runs cost: the file by which `reproduce` tells how long."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the paper's tables with ours beside them: report.html, tables.md, tables.tex, tables.csv.
@@ -30,19 +34,22 @@ def report(
 
         sirgcn report
 
-        sirgcn report --docs docs/results.md
+        sirgcn report --docs docs/results.md --costs src/sirgcn/experiments/costs.json
     """
+    from sirgcn.engine.costs import write_costs
     from sirgcn.report import collisions, compare, read_runs, separation, write_docs, write_report
 
-    comparisons = compare(read_runs(results))
-    if docs is None:
-        written = write_report(comparisons, folder)
-    else:
+    written: list[Path] = []
+    if docs is not None:
         texts = {
             "collisions": collisions.markdown(collisions.read_record(results)),
             "separation": separation.markdown(separation.read_record(results)),
         }
-        written = write_docs(docs, comparisons, texts)
+        written += write_docs(docs, compare(read_runs(results)), texts)
+    if costs is not None:
+        written += write_costs(results, costs)
+    if docs is None and costs is None:
+        written = write_report(compare(read_runs(results)), folder)
     show(("written",), [(str(path),) for path in written], as_json)
 
 

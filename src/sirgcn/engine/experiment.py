@@ -4,12 +4,11 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from sirgcn.engine.strict import ConfigError, changed, from_dict
+from sirgcn.engine.strict import ConfigError, changed, check_name, from_dict
 
 FOLDER = files("sirgcn") / "experiments"
 """The experiments that come with the package."""
@@ -274,10 +273,8 @@ class Experiment:
 
 
 def _named(kind: str, entries: Sequence[Any], title: str) -> Any:
-    for entry in entries:
-        if entry.title.lower() == title.lower():
-            return entry
-    raise ConfigError(f"{kind}: expected one of {', '.join(entry.title for entry in entries)}, got {title!r}")
+    check_name(kind, title, [entry.title for entry in entries])
+    return next(entry for entry in entries if entry.title.lower() == title.lower())
 
 
 def names() -> tuple[str, ...]:
@@ -299,12 +296,9 @@ def load(name: str | Path, overrides: Sequence[str] = ()) -> Experiment:
             raise ConfigError(f"{path}: there is no such file")
         content, where = path.read_bytes(), str(path)
     else:
-        if str(name) not in names():
-            near = get_close_matches(str(name), names(), 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            known = f"a .toml file or one of {', '.join(names())}"
-            raise ConfigError(f"experiment: expected {known}, got {str(name)!r}{hint}")
-        content, where = (FOLDER / f"{name}.toml").read_bytes(), f"{name}.toml"
+        check_name("experiment", str(name), names(), "a .toml file or ")
+        path = Path(str(name).lower())
+        content, where = (FOLDER / f"{path}.toml").read_bytes(), f"{path}.toml"
     try:
         data = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

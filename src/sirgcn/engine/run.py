@@ -5,11 +5,9 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
-from statistics import median
 from typing import Any, Protocol
 
 import torch
@@ -17,8 +15,11 @@ import torch
 from sirgcn.data import catalog
 from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
+from sirgcn.data.validate import DataError
 from sirgcn.engine import records
-from sirgcn.engine.checkpoint import Checkpoints, weights_sha256
+from sirgcn.engine.checkpoint import CheckpointError, Checkpoints, weights_sha256
+from sirgcn.engine.checkpoint import read as read_checkpoint
+from sirgcn.engine.costs import Cost, Costs
 from sirgcn.engine.environment import commit, environment, peak_memory_mb
 from sirgcn.engine.experiment import Experiment
 from sirgcn.engine.loop import Interrupted, Trainer
@@ -79,8 +80,13 @@ class Run:
         """Runs for which this is equal are made in one process: the rows of a runtime table's column."""
         return (*self.key[:2], *self.key[3:]) if self.experiment.kind == "runtime" else self.key
 
+    @property
+    def cell(self) -> str:
+        """What it is a run of, in words."""
+        return f"{self.experiment.name} {self.column}, {self.model}{' (reduced)' * self.reduced}"
+
     def __str__(self) -> str:
-        return f"{self.experiment.name} {self.column}, {self.model}, seed {self.seed}{' (reduced)' * self.reduced}"
+        return f"{self.cell}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,15 @@ def plan(
     return [Run(experiment, column, row, seed, reduced) for seed, column, row in cells]
 
 
+def seed_by_seed(runs: Sequence[Run]) -> list[Run]:
+    """Runs of several experiments in the order that `plan` gives those of one: a seed of every cell, then the next.
+
+    What is interrupted has then something of every experiment. Those of a timed experiment stay together.
+    """
+    order = {seed: place for place, seed in enumerate(dict.fromkeys(run.seed for run in runs))}
+    return sorted(runs, key=lambda run: order[run.seed] if run.experiment.kind == "training" else 0)
+
+
 def unfinished(runs: Sequence[Run], settings: Settings) -> list[Run]:
     """Those without a record of a finished run under the same settings."""
     left, found = [], dict[str, dict[tuple[Any, ...], dict[str, Any]]]()
@@ -144,27 +159,45 @@ def unfinished(runs: Sequence[Run], settings: Settings) -> list[Run]:
     return left
 
 
-def expected_seconds(runs: Sequence[Run], settings: Settings) -> tuple[float, int]:
-    """How long the runs will take, from what the records say of the same cell; how many it says nothing of.
-
-    Of an epoch, times the epochs, or of a whole timing: the median over the records of the cell, or where it has none,
-    of the experiment.
-    """
-    total, unknown, known = 0.0, 0, dict[str, list[dict[str, Any]]]()
+def without_data(runs: Sequence[Run], settings: Settings) -> dict[Run, str]:
+    """The runs whose data cannot be had, with the reason; files that are not there are downloaded first, once."""
+    reasons: dict[tuple[str, ...], str | None] = {}
+    found: dict[Run, str] = {}
     for run in runs:
-        if run.experiment.name not in known:
-            known[run.experiment.name] = records.read(settings.file(run.experiment))
-        found = known[run.experiment.name]
-        is_training = run.experiment.kind == "training"
-        cost = records.seconds_per_epoch if is_training else itemgetter("seconds")
-        timed = [record for record in found if record["status"] == DONE]
-        same = [record for record in timed if (record["column"], record["model"]) == (run.column, run.model)]
-        unknown += not same
-        costs = [cost(record) or 0.0 for record in same or timed]
-        model = run.experiment.model(run.model)
-        times = run.experiment.train_for(model, run.reduced).epochs if is_training else 1
-        total += median(costs or [0.0]) * times
-    return total, unknown
+        data = run.experiment.data
+        place = (data, run.experiment.name, run.column) if data == "tables" else (data,)
+        if place not in reasons:
+            try:
+                _fetch(run, settings)
+                reasons[place] = None
+            except DataError as error:
+                reasons[place] = str(error)
+        if (reason := reasons[place]) is not None:
+            found[run] = reason
+    return found
+
+
+def expected_costs(runs: Sequence[Run], settings: Settings) -> list[Cost | None]:
+    """What each run will still take: as `Costs` tells it, less what a paused one has behind it; None: not known."""
+    costs, found = Costs(settings.results), list[Cost | None]()
+    for run in runs:
+        cost = costs.find(run.experiment, run.column, run.model, run.reduced)
+        if cost is not None:
+            cost = replace(cost, seconds=max(0.0, cost.seconds - _seconds_behind(run, settings)))
+        found.append(cost)
+    return found
+
+
+def _seconds_behind(run: Run, settings: Settings) -> float:
+    """How long the run was trained up to its newest checkpoint."""
+    newest = max(_folder(run, settings).glob("*.json"), default=None)
+    if newest is None:
+        return 0.0
+    try:
+        of, state = read_checkpoint(newest)
+    except CheckpointError:
+        return 0.0
+    return float(state["state"]["seconds"]) if of[0] == run.config else 0.0
 
 
 class Report(Protocol):
@@ -253,6 +286,17 @@ def header(run: Run) -> dict[str, Any]:
         "scale": experiment.scale,
         "traceback": None,
     }
+
+
+def _fetch(run: Run, settings: Settings) -> None:
+    """Download the files of a run's data that are not there; a DataError where they cannot be had."""
+    name, options = run.experiment.data, run.experiment.column(run.column).options
+    if name == "tables":
+        for part in ("nodes", "edges", "graphs"):
+            if part in options and not Path(options[part]).exists():
+                raise DataError("expected a file, there is none of this name", part, str(options[part]))
+    elif name != "random" and catalog.find(name).raw:
+        catalog.fetch(name, settings.data)
 
 
 def _load(run: Run, settings: Settings) -> Task:

@@ -1,13 +1,23 @@
 """Settings read strictly: TOML's or JSON's values as frozen dataclasses, by their annotations."""
 
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
+from difflib import get_close_matches
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
 class ConfigError(ValueError):
     """A setting that cannot be used: the file, the key, what was expected and what came."""
+
+
+def check_name(what: str, name: str, known: Iterable[str], also: str = "") -> None:
+    """Refuse a name that is not known with those that are, and the nearest of them; letter case makes no difference."""
+    titles = {title.lower(): title for title in known}
+    if name.lower() not in titles:
+        near = get_close_matches(name.lower(), titles, 1)
+        hint = f"; did you mean {titles[near[0]]}?" if near else ""
+        raise ConfigError(f"{what}: expected {also}one of {', '.join(titles.values())}, got {name!r}{hint}")
 
 
 def changed(config: Any, changes: Mapping[str, Any], where: str) -> Any:

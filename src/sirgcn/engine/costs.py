@@ -1,0 +1,163 @@
+"""What runs cost: the time of finished ones, cell by cell, as a folder's records and those behind the package have it.
+
+`experiments/costs.json` holds the package's own times, for a folder that has no records yet; `write_costs` writes it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from sirgcn.engine import records
+from sirgcn.engine.experiment import FOLDER, Experiment, names
+
+_FORMS = {"full": False, "reduced": True}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run takes.
+
+    Args:
+        seconds: of the whole run.
+        epochs: that a training had; None of a timing.
+        is_shipped: the time is that of the package's file and not of the folder's records.
+    """
+
+    seconds: float
+    epochs: float | None = None
+    is_shipped: bool = False
+
+
+Cells = dict[tuple[str, str, bool], Cost]
+"""Costs by column, model and whether they are of the reduced form."""
+
+
+class Costs:
+    """What the runs of experiments cost.
+
+    A folder's records go before the package's times, cell by cell.
+
+    Args:
+        results: the folder.
+    """
+
+    def __init__(self, results: Path) -> None:
+        self.results = results
+        self._known: dict[str, Cells] = {}
+
+    def find(self, experiment: Experiment, column: str, model: str, reduced: bool) -> Cost | None:
+        """The median of the cell's runs, or the nearest that is known; None if nothing is.
+
+        A cell that was run in the other form alone takes the time of its epochs. One that was not run takes the time of
+        its row in the nearest column, times how much longer the rows that have both columns take in this one (the
+        median), and without such a column the median of the other rows.
+        """
+        columns = [entry.title for entry in experiment.columns]
+        rows = [entry.title for entry in experiment.models]
+
+        def nearness(title: str) -> tuple[int, int]:
+            # Of two as near the later one: columns are sorted by size where they have one.
+            place = columns.index(title)
+            return abs(place - columns.index(column)), -place
+
+        def in_column(title: str) -> dict[str, Cost]:
+            told = {row: self._told(experiment, title, row, reduced) for row in rows}
+            return {row: cost for row, cost in told.items() if cost is not None}
+
+        here = in_column(column)
+        for title in sorted(columns, key=nearness):
+            there = in_column(title)
+            if model in there:
+                growth = [here[row].seconds / there[row].seconds for row in here.keys() & there if there[row].seconds]
+                return replace(there[model], seconds=there[model].seconds * median(growth or [1.0]))
+        if not here:
+            return None
+        seconds = median(cost.seconds for cost in here.values())
+        return Cost(seconds, is_shipped=any(cost.is_shipped for cost in here.values()))
+
+    def _told(self, experiment: Experiment, column: str, row: str, reduced: bool) -> Cost | None:
+        """Of the cell itself, in this form or in the other."""
+        cells = self._cells(experiment)
+        found, other = (cells.get((column, row, form)) for form in (reduced, not reduced))
+        if found is not None or other is None or not other.epochs:
+            return found
+        epochs = experiment.train_for(experiment.model(row), reduced).epochs
+        return replace(other, seconds=other.seconds * epochs / other.epochs, epochs=epochs)
+
+    def _cells(self, experiment: Experiment) -> Cells:
+        name = experiment.name
+        if name not in self._known:
+            self._known[name] = _shipped(name) | _medians(records.read(self.results / f"{name}.jsonl"))
+        return self._known[name]
+
+
+def machines() -> list[str]:
+    """Whose times the package has: processor and threads."""
+    return list(_file()["machines"])
+
+
+def measured(results: Path) -> dict[str, Any]:
+    """What the records of the package's experiments say, as `costs.json` has it.
+
+    `machines`, and by experiment, column, model and form the median seconds and epochs of the finished runs.
+    """
+    found: dict[str, Any] = {"machines": set(), "costs": {}}
+    for name in names():
+        kept = records.read(results / f"{name}.jsonl")
+        for (column, model, reduced), cost in _medians(kept).items():
+            table = found["costs"].setdefault(name, {}).setdefault(column, {}).setdefault(model, {})
+            form = next(form for form, is_reduced in _FORMS.items() if is_reduced == reduced)
+            # Three digits: no estimate is better, and the file changes less often than the records.
+            table[form] = {"seconds": float(f"{cost.seconds:.3g}"), "epochs": cost.epochs}
+        found["machines"] |= {_machine(record["environment"]) for record in kept if _is_timed(record)}
+    return found | {"machines": sorted(found["machines"])}
+
+
+def write_costs(results: Path, path: Path) -> list[Path]:
+    """Write `measured` as JSON; gives the path if the file has changed."""
+    text = json.dumps(measured(results), indent=1, sort_keys=True) + "\n"
+    if path.exists() and path.read_text("utf-8") == text:
+        return []
+    path.write_text(text, "utf-8")
+    return [path]
+
+
+def _machine(environment: Mapping[str, Any]) -> str:
+    threads = environment["threads"]
+    return f"{environment['cpu']}, {threads} thread{'' if threads == 1 else 's'}"
+
+
+def _is_timed(record: Mapping[str, Any]) -> bool:
+    return record["status"] == "done" and record.get("seconds") is not None
+
+
+def _medians(found: Iterable[Mapping[str, Any]]) -> Cells:
+    cells: dict[tuple[str, str, bool], list[Mapping[str, Any]]] = {}
+    for record in filter(_is_timed, found):
+        cells.setdefault((record["column"], record["model"], record["reduced"]), []).append(record)
+    return {
+        place: Cost(
+            median(record["seconds"] for record in same),
+            median(record["epochs"] for record in same) if all(record.get("epochs") for record in same) else None,
+        )
+        for place, same in cells.items()
+    }
+
+
+@cache
+def _file() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / "costs.json").read_text("utf-8"))
+    return found
+
+
+def _shipped(name: str) -> Cells:
+    return {
+        (column, model, _FORMS[form]): Cost(**cost, is_shipped=True)
+        for column, rows in _file()["costs"].get(name, {}).items()
+        for model, forms in rows.items()
+        for form, cost in forms.items()
+    }
