@@ -8,7 +8,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs bench sanitize wheel clean
+.PHONY: help demo test check docs bench results sanitize wheel clean
 
 help: ## list the targets
 	@echo "make <target>  [PYTHON=python3.12 for a new .venv] [JOBS=2 test processes] [ARGS=... for the tool]"
@@ -18,7 +18,7 @@ help: ## list the targets
 DEMO := --models GATv2 --models SIR-GCN --models GCN --models GIN --seeds 0 --reduced --jobs $(JOBS) \
 	--results demo/results --work demo/runs $(ARGS)
 
-demo: $(STAMP) ## reproduce a small part of the paper's Tables 1 and 2 and write a report (3 minutes)
+demo: $(STAMP) ## reproduce a small part of the paper's Tables 1 and 2 and write a report
 	$(BIN)/sirgcn reproduce table1 --columns n=10 $(DEMO)
 	$(BIN)/sirgcn reproduce table2 --columns c=2 $(DEMO)
 	$(BIN)/sirgcn report demo/report --results demo/results
@@ -40,12 +40,16 @@ docs: $(STAMP) ## build the documentation, warnings are errors
 bench: $(STAMP) ## measure time and memory against peers
 	$(BIN)/python -m sirgcn.bench $(ARGS)
 
+results: $(STAMP) ## write what stands in the documentation and in the package from results/ anew
+	$(BIN)/sirgcn report $(addprefix --docs docs/,results.md theory/collisions.md theory/wl.md) \
+		--costs src/sirgcn/experiments/costs.json
+
 # Two instruction sets of the one source; torch's and Python's own leaks are not ours to look for.
 SANITIZED  := $(CURDIR)/build/sanitize
 SANITIZING := LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 PYTHONPATH=$(SANITIZED) $(BIN)/python
 
-sanitize: $(STAMP) ## run the tests of the ops on C code with the address and undefined-behaviour sanitizers (2 minutes)
+sanitize: $(STAMP) ## run the tests of the ops on C code with the address and undefined-behaviour sanitizers
 	CC=gcc $(BIN)/python tools/build_kernels.py $(SANITIZED) --isa=avx2 -Og -g1 \
 		-fsanitize=address,undefined -fno-sanitize-recover=all
 	$(SANITIZING) -c "from sirgcn.ops.native import _kernels; assert _kernels.__file__.startswith('$(SANITIZED)')"
@@ -53,7 +57,7 @@ sanitize: $(STAMP) ## run the tests of the ops on C code with the address and un
 		-k 'not compiled and not inductor and not (test_aggregate and reference) and not every_pair and not asked_for_alone and not (native_network and bits)' $(ARGS)
 
 # By way of the sdist: what it lacks, the wheel lacks too.
-wheel: $(STAMP) ## build sdist and wheel into dist/, install both without a compiler and try them (2 minutes)
+wheel: $(STAMP) ## build sdist and wheel into dist/, install both without a compiler and try them
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/python tools/check_wheel.py dist

@@ -50,7 +50,10 @@ def report(
         written += write_costs(results, costs)
     if docs is None and costs is None:
         written = write_report(compare(read_runs(results)), folder)
-    show(("written",), [(str(path),) for path in written], as_json)
+    if written or as_json:
+        show(("written",), [(str(path),) for path in written], as_json)
+    else:
+        out.print("Up to date.")
 
 
 def collisions(
