@@ -191,6 +191,18 @@ def test_categories_are_a_sum_of_embeddings(vocabularies: tuple[int, ...]) -> No
     assert sum(p.numel() for p in encoder.parameters()) == 6 * sum(vocabularies)
 
 
+def test_categories_are_drawn_as_by_ogb_or_for_a_single_column_as_by_torch() -> None:
+    torch.manual_seed(0)
+    atoms, kinds = CategoricalEncoder(OGB_ATOM, 80), CategoricalEncoder(119, 80)
+    for _ in range(2):
+        for size, embedding in zip(OGB_ATOM, atoms.embeddings, strict=True):
+            bound = (6 / (size + 80)) ** 0.5
+            assert 0.9 * bound < embedding.weight.abs().max() <= bound  # type: ignore[operator]
+        assert kinds.embeddings[0].weight.std().item() == pytest.approx(1, abs=0.05)  # type: ignore[operator]
+        atoms.reset_parameters()
+        kinds.reset_parameters()
+
+
 def test_single_column_may_be_flat() -> None:
     encoder = CategoricalEncoder(4, 6)
     x = torch.randint(0, 4, (9,))

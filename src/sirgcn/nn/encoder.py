@@ -21,6 +21,9 @@ class CategoricalEncoder(nn.Module):
 
     .. math:: h_v = \sum_c \mathrm{Emb}_c(x_{v, c})
 
+    Weights are drawn as there, from Glorot's uniform distribution; those of a single column as by `torch.nn.Embedding`,
+    from the unit normal one, which over several columns would add up to much more than messages add.
+
     Args:
         vocabularies: the number of categories of each column; one number for a single column.
         channels: width of the output.
@@ -38,6 +41,8 @@ class CategoricalEncoder(nn.Module):
         self.vocabularies = tuple(sizes)
         self.channels = channels
         self.embeddings = nn.ModuleList(nn.Embedding(size, channels) for size in sizes)
+        if len(sizes) > 1:
+            self.reset_parameters()
 
     @property
     def combinations(self) -> int:
@@ -47,7 +52,10 @@ class CategoricalEncoder(nn.Module):
     def reset_parameters(self) -> None:
         """Draw all embeddings anew."""
         for embedding in self.embeddings:
-            embedding.reset_parameters()  # type: ignore[operator]
+            if len(self.embeddings) == 1:
+                embedding.reset_parameters()  # type: ignore[operator]
+            else:
+                nn.init.xavier_uniform_(embedding.weight)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor) -> Tensor:
         """The features of categories x."""
