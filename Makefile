@@ -44,13 +44,13 @@ results: $(STAMP) ## write what stands in the documentation and in the package f
 	$(BIN)/sirgcn report $(addprefix --docs docs/,results.md theory/collisions.md theory/wl.md) \
 		--costs src/sirgcn/experiments/costs.json
 
-# Two instruction sets of the one source; torch's and Python's own leaks are not ours to look for.
+# The instruction sets of the one source that a machine may have; torch's and Python's own leaks are not ours to look for.
 SANITIZED  := $(CURDIR)/build/sanitize
 SANITIZING := LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 PYTHONPATH=$(SANITIZED) $(BIN)/python
 
 sanitize: $(STAMP) ## run the tests of the ops on C code with the address and undefined-behaviour sanitizers
-	CC=gcc $(BIN)/python tools/build_kernels.py $(SANITIZED) --isa=avx2 -Og -g1 \
+	CC=gcc $(BIN)/python tools/build_kernels.py $(SANITIZED) --isa=avx2 --isa=avx512 -Og -g1 \
 		-fsanitize=address,undefined -fno-sanitize-recover=all
 	$(SANITIZING) -c "from sirgcn.ops.native import _kernels; assert _kernels.__file__.startswith('$(SANITIZED)')"
 	$(SANITIZING) -m pytest -q -p no:cacheprovider -n $(JOBS) $(addprefix tests/ops/test_,native.py native_network.py linear.py kinds.py aggregate.py tiled.py neighbors.py) \

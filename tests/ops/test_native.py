@@ -292,6 +292,7 @@ def test_huge_infinite_and_nan_arguments_are_as_in_torch(isa: str, dtype: torch.
     found, expected = (sigma_and_slope(z, activation, backend) for backend in ("native", "reference"))
     if activation == "gelu" and dtype == SINGLE:  # its slope at infinity is the limit, torch's is inf * 0
         expected[1][z.isinf()] = expected[2][z.isinf()] = (z[z.isinf()] > 0).to(dtype)
+        expected[0][z > 1e30] = z[z > 1e30]  # with AVX-512 torch's own overflows
     # As in the test of accuracy; what is wrong here is wrong by orders of magnitude or by a NaN.
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=2e-7, equal_nan=True)
 

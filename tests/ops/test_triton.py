@@ -230,6 +230,8 @@ def test_sigma_is_accurate_from_tiny_to_huge(activation: str, dtype: torch.dtype
     terms, sigma = EdgeTerms(None, None, None, None, None), Activation.parse(activation)
     found = triton_backend.forward(query, key, neighbors, terms, sigma, True)
     expected = reference.forward(query, key, neighbors, terms, sigma, True)
+    if activation == "gelu":  # with AVX-512 torch's own is NaN at infinity
+        expected[0][0, -1] = torch.inf
     unit = torch.finfo(dtype).eps
     # Both forms of GELU and most derivatives cancel by their formula, in torch as well: what is lost is relative to 1.
     cancels = (activation in ("gelu", "gelu_tanh"), True)

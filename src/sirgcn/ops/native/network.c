@@ -59,6 +59,7 @@ static void lay_out_blocks(Network *net, int64_t lanes, int real) {
     net->rows = least(most(fitting / ROW_STEP * ROW_STEP, LEAST_ROWS), MOST_ROWS);
     /* As wide on every instruction set. */
     net->mark_stride = rounded_up(net->d_out * real, LINE) / real;
+    net->mark_width = least(net->out_width, net->mark_stride);
     net->mark_groups = (net->rows + 8 * real - 1) / (8 * real);
 }
 

@@ -37,6 +37,7 @@ typedef struct {
     void *packed, *packed_back, *plain;      /* W for z W^T, for dy W, and with padded rows for the winners */
     void *shift;                             /* the bias, padded, 0 without one */
     int64_t marked, mark_groups, mark_stride; /* the edges that have marks, a whole number of blocks; words of a block */
+    int64_t mark_width;                       /* of these, those that stand for a channel, in whole vectors */
     /* forward: items of `item` edges; what an item adds to a target that an earlier one began goes to its own row. */
     int64_t item, num_items;
     void *partial, *partial_winner;

@@ -195,7 +195,7 @@ static void NAME(network_forward)(const Network *net, int64_t item, const Scratc
         NAME(times_packed)(stop - first, net->out_width, net->d_in, z, net->in_stride, net->packed, messages, net->out_stride);
         for (int64_t i = first; i < stop; i++) {
             REAL *message = messages + (i - first) * net->out_stride;
-            if (first < net->marked) NAME(mark_row)(net->out_width, message, net->shift, i - first, NAME(mark_words)(net, first, i - first));
+            if (first < net->marked) NAME(mark_row)(net->mark_width, message, net->shift, i - first, NAME(mark_words)(net, first, i - first));
             NAME(act_row)(net->second, net->second_slope, net->out_width, message, net->shift, message);
             const int64_t u = scratch->target[i - first], start = index_at(net->ptr, net->wide_index, u);
             const int owned = start >= begin;
@@ -271,7 +271,7 @@ static void NAME(network_backward)(const Network *net, int64_t slot, const Scrat
         REAL *grad = grads + r * net->out_stride;
         NAME(grad_row)(net, scratch->target[r], first + r, is_linear ? grad : row);
         if (is_marked)
-            NAME(marked_row)(net->out_width, row, net->second == RELU, (REAL)net->second_slope, r, NAME(mark_words)(net, first, r), grad);
+            NAME(marked_row)(net->mark_width, row, net->second == RELU, (REAL)net->second_slope, r, NAME(mark_words)(net, first, r), grad);
         else if (!is_linear)
             NAME(slope_row)(net->second, net->second_slope, net->out_width, grad, net->shift, row, grad);
         if (net->grad_bias) NAME(add_row)(d, 1, grad, bias);
