@@ -28,7 +28,7 @@ from sirgcn.nn import (
     messages,
     width_for_budget,
 )
-from sirgcn.nn.baselines import SAGE
+from sirgcn.nn.baselines import SAGE, GATv2
 from tests.laws import EDGE_CASES, RICH, Graph, assert_repeats, assert_same, graphs, scale, value_and_gradients
 
 WIDTH = 8
@@ -282,6 +282,20 @@ def test_pooling_sage_is_drawn_as_by_dgl_and_the_mean_as_by_torch() -> None:
             if lin is not None:
                 # 90,000 draws from (-bound, bound): the largest is almost the bound.
                 assert 0.999 * bound < lin.weight.abs().max().item() <= 1.000001 * bound
+
+
+def test_gatv2_is_drawn_as_by_dgl_where_its_weights_are_shared_and_else_as_by_pyg() -> None:
+    width = 300
+    for shares, kurtosis, variance in ((True, 3.0, 2 / width), (False, 1.8, 1 / width)):
+        conv = GATv2(width, width, share_weights=shares)
+        conv.reset_parameters()
+        for lin in (conv.lin_key, conv.lin_query):
+            if lin is not None:
+                # 90,000 draws of a normal and of a uniform distribution, whose fourth moments tell them apart.
+                assert lin.weight.pow(2).mean().item() == pytest.approx(variance, rel=0.03)
+                assert lin.weight.pow(4).mean().item() == pytest.approx(kurtosis * variance**2, rel=0.1)
+                assert not lin.bias.any()
+        assert conv.score.pow(2).mean().item() == pytest.approx(2 / width, rel=0.5)
 
 
 def test_edge_weights_scale_the_messages_of_gcn() -> None:

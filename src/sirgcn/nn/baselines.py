@@ -178,7 +178,8 @@ class GAT(Baseline):
 class GATv2(Baseline):
     """Per head the sum of alpha_uv W h_v, alpha = softmax(a leaky_relu(W h_u + W h_v)); W with a bias, as in DGL.
 
-    With `share_weights=False` the target has a W of its own.
+    With `share_weights=False` the target has a W of its own. The weights of the shared form, that of Tables 1 and 2,
+    are drawn as DGL draws them; those of the other as PyG does, with a W that is smaller by sqrt(2).
     """
 
     def __init__(
@@ -194,7 +195,11 @@ class GATv2(Baseline):
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        glorot(self.score)
+        if self.lin_query is None:
+            for weight in (self.lin_key.weight, self.score):
+                nn.init.xavier_normal_(weight, gain=math.sqrt(2))
+        else:
+            glorot(self.score)
 
     def convolve(self, h: Rows, graph: Neighbors) -> Tensor:
         key = through(self.lin_key, h).unflatten(1, (self.heads, -1))
