@@ -10,7 +10,16 @@ from torch import Tensor, nn
 from torch_geometric.nn.aggr import SumAggregation
 
 from sirgcn import RandomFeatures, SIRReadout, VirtualNode
-from sirgcn.nn import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder, SIRConv
+from sirgcn.nn import (
+    OGB_ATOM,
+    OGB_BOND,
+    CategoricalEncoder,
+    PositionalEncoder,
+    SIRConv,
+    SIRNet,
+    dictionary_lookup_preset,
+    preset,
+)
 from sirgcn.nn.linear import Linear
 
 # Graphs of 2, 0, 3 and 1 nodes.
@@ -191,16 +200,25 @@ def test_categories_are_a_sum_of_embeddings(vocabularies: tuple[int, ...]) -> No
     assert sum(p.numel() for p in encoder.parameters()) == 6 * sum(vocabularies)
 
 
-def test_categories_are_drawn_as_by_ogb_or_for_a_single_column_as_by_torch() -> None:
+def test_atoms_and_bonds_are_drawn_as_by_ogb_and_other_categories_as_by_torch() -> None:
+    """The authors took OGB's AtomEncoder for ogbg-molhiv and plain embeddings for DictionaryLookup's two columns."""
     torch.manual_seed(0)
-    atoms, kinds = CategoricalEncoder(OGB_ATOM, 80), CategoricalEncoder(119, 80)
+    molhiv, lookup = preset("ogbg-molhiv"), SIRNet(**dictionary_lookup_preset(50))
+    assert isinstance(molhiv.encoder, CategoricalEncoder)
+    assert isinstance(lookup.encoder, CategoricalEncoder)
     for _ in range(2):
-        for size, embedding in zip(OGB_ATOM, atoms.embeddings, strict=True):
+        for size, weight in zip(OGB_ATOM, molhiv.encoder.parameters(), strict=True):
             bound = (6 / (size + 80)) ** 0.5
-            assert 0.9 * bound < embedding.weight.abs().max() <= bound  # type: ignore[operator]
-        assert kinds.embeddings[0].weight.std().item() == pytest.approx(1, abs=0.05)  # type: ignore[operator]
-        atoms.reset_parameters()
-        kinds.reset_parameters()
+            assert 0.9 * bound < weight.abs().max() <= bound
+        for weight in lookup.encoder.parameters():
+            assert weight.std().item() == pytest.approx(1, abs=0.05)
+        molhiv.reset_parameters()
+        lookup.reset_parameters()
+
+
+def test_unknown_draw_of_categories_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^weight_initializer: expected glorot or None, got 'uniform'$"):
+        CategoricalEncoder(4, 6, weight_initializer="uniform")
 
 
 def test_single_column_may_be_flat() -> None:

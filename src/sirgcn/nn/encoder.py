@@ -21,27 +21,29 @@ class CategoricalEncoder(nn.Module):
 
     .. math:: h_v = \sum_c \mathrm{Emb}_c(x_{v, c})
 
-    Weights are drawn as there, from Glorot's uniform distribution; those of a single column as by `torch.nn.Embedding`,
-    from the unit normal one, which over several columns would add up to much more than messages add.
-
     Args:
         vocabularies: the number of categories of each column; one number for a single column.
         channels: width of the output.
+        weight_initializer: `"glorot"`, Glorot's uniform distribution as in OGB's encoders, or None, the unit normal one
+            of `torch.nn.Embedding`, whose sum over many columns is much larger than what messages add to it.
 
     Shapes:
         - **input:** int `(*, C)`, or `(N)` for a single column
         - **output:** `(*, channels)`
     """
 
-    def __init__(self, vocabularies: int | Sequence[int], channels: int) -> None:
+    def __init__(self, vocabularies: int | Sequence[int], channels: int, weight_initializer: str | None = None) -> None:
         super().__init__()
+        if weight_initializer not in (None, "glorot"):
+            raise ValueError(f"weight_initializer: expected glorot or None, got {weight_initializer!r}")
         sizes = [vocabularies] if isinstance(vocabularies, int) else list(vocabularies)
         if not sizes or min(sizes) < 1:
             raise ValueError(f"vocabularies: expected sizes of at least 1, got {vocabularies}")
         self.vocabularies = tuple(sizes)
         self.channels = channels
+        self.weight_initializer = weight_initializer
         self.embeddings = nn.ModuleList(nn.Embedding(size, channels) for size in sizes)
-        if len(sizes) > 1:
+        if weight_initializer is not None:
             self.reset_parameters()
 
     @property
@@ -52,7 +54,7 @@ class CategoricalEncoder(nn.Module):
     def reset_parameters(self) -> None:
         """Draw all embeddings anew."""
         for embedding in self.embeddings:
-            if len(self.embeddings) == 1:
+            if self.weight_initializer is None:
                 embedding.reset_parameters()  # type: ignore[operator]
             else:
                 nn.init.xavier_uniform_(embedding.weight)  # type: ignore[arg-type]

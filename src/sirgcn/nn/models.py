@@ -495,7 +495,7 @@ def _encoder(
     """An encoder and the width of its output; `molecule` names the one with OGB's vocabularies."""
     _check_name(argument, kind, ("none", "linear", "embedding", molecule))
     if kind == molecule:
-        return CategoricalEncoder(vocabularies, hidden), hidden
+        return CategoricalEncoder(vocabularies, hidden, weight_initializer="glorot"), hidden
     if channels is None:
         raise ValueError(f"{argument}: {kind} needs the width or the vocabularies of its input, got None")
     if kind == "embedding":
