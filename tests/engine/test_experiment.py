@@ -173,6 +173,7 @@ def test_wrong_override_is_refused(override: str, error: str) -> None:
 
 def test_override_holds_for_rows_and_the_reduced_form_too(tmp_path: Path) -> None:
     text = SMALL.replace("[[models]]", "[reduced]\nepochs = 1\n[[models]]") + "train = { lr = 0.5, l1 = 0.1 }\n"
+    text += "reduced = { epochs = 2 }\n"
     found = config.load(written(tmp_path, text), ["train.lr=0.25", "train.epochs=7"])
     row = found.models[0]
     assert (found.train_for(row).lr, found.train_for(row).l1) == (0.25, 0.1)
@@ -188,6 +189,9 @@ def test_rows_may_differ_from_the_protocol_and_be_reduced() -> None:
     experiment = Experiment("x", "d", (row,), (config.ColumnConfig("c"),), TrainConfig(epochs=9), reduced={"epochs": 2})
     assert (experiment.train_for(row).lr, experiment.train_for(row).epochs) == (0.5, 9)
     assert experiment.train_for(row, is_reduced=True).epochs == 2
+    longer = dataclasses.replace(row, reduced={"epochs": 3})
+    assert experiment.train_for(longer).epochs == 9
+    assert experiment.train_for(longer, is_reduced=True) == TrainConfig(epochs=3, lr=0.5)
     with pytest.raises(ConfigError, match="model: expected one of a, got 'b'"):
         experiment.model("b")
 

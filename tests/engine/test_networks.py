@@ -14,7 +14,7 @@ from sirgcn.engine.checkpoint import Checkpoints, weights_sha256
 from sirgcn.engine.experiment import Experiment, ModelConfig, TrainConfig
 from sirgcn.engine.loop import Interrupted, Trainer
 from sirgcn.engine.network import build, mean_log_degree
-from sirgcn.engine.run import Run
+from sirgcn.engine.run import Run, header
 from sirgcn.engine.strict import ConfigError
 from sirgcn.nn import NETWORKS, SIRNet, make_network
 from sirgcn.report.claims import load_claims
@@ -66,6 +66,13 @@ def test_rows_of_table_5_name_the_network_of_their_title(name: str) -> None:
     assert [NETWORKS[str(row.network)].title for row in rows] == [row.title for row in rows]
     assert {str(row.network) for row in rows} == NETWORKS.keys()
     assert all(row.options.get("hidden_channels", 0) <= 512 for row in rows)
+
+
+def test_reduced_run_of_cpgnn_is_longer_than_its_pretraining() -> None:
+    for entry in config.of_table(5):
+        row = entry.model("CPGNN")
+        assert entry.train_for(row, is_reduced=True).epochs > row.options["pretraining"]
+        assert "epochs = 600" in header(Run(entry, entry.columns[0].title, "CPGNN", 0, reduced=True))["reduced_why"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from sirgcn.engine import records
+from sirgcn.engine.experiment import load
+from sirgcn.engine.run import Run
 from sirgcn.engine.strict import ConfigError
 from sirgcn.report import collisions, compare, read_runs, render_docs, separation, write_docs
 from tests.report.fake import folder
@@ -24,6 +27,14 @@ def test_a_page_and_the_records_agree(page: Path) -> None:
     }
     found = render_docs(text, compare(read_runs(results)), texts)
     assert found == text, f"write it anew: sirgcn report --docs {page.relative_to(ROOT)}"
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "results").glob("*.jsonl")), ids=lambda file: file.stem)
+def test_records_are_of_the_settings_that_the_experiment_has_now(file: Path) -> None:
+    experiment = load(file.stem)
+    for record in records.read(file):
+        run = Run(experiment, record["column"], record["model"], record["seed"], record["reduced"])
+        assert record["config"] == run.config, f"{run}: run it again, and move the record to results/superseded"
 
 
 def test_every_table_of_the_paper_is_on_the_page() -> None:

@@ -94,6 +94,7 @@ class ModelConfig:
         options: further arguments of `SIRNet`, over those of the preset, or the options of the network.
         budget: the parameters that the hidden width shall fill; None leaves the width.
         train: settings of the training that differ for this row.
+        reduced: those that differ for this row in a reduced run, over those of the experiment.
     """
 
     title: str
@@ -102,6 +103,7 @@ class ModelConfig:
     options: dict[str, Any] = field(default_factory=dict)
     budget: int | None = None
     train: dict[str, Any] = field(default_factory=dict)
+    reduced: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.network is not None and self.conv != "sir":
@@ -264,8 +266,12 @@ class Experiment:
 
     def train_for(self, model: ModelConfig, is_reduced: bool = False) -> TrainConfig:
         """The protocol for a row, full or reduced."""
-        changes = {**model.train, **(self.reduced if is_reduced else {})}
+        changes = {**model.train, **(self.reduced_for(model) if is_reduced else {})}
         return changed(self.train, changes, f"{model.title}: train")
+
+    def reduced_for(self, model: ModelConfig) -> dict[str, Any]:
+        """What a reduced run of a row changes."""
+        return self.reduced | model.reduced
 
     def timing_for(self, is_reduced: bool = False) -> TimingConfig:
         """How it is timed, in full or reduced."""
@@ -356,6 +362,7 @@ def _override(data: dict[str, Any], override: str) -> None:
     table[last] = value
     if path in (["train"], ["timing"]):
         rows = data.get("models", []) if path == ["train"] else []
-        for own in (data.get("reduced"), *(row.get("train") for row in rows if isinstance(row, dict))):
+        owns = (row.get(section) for row in rows if isinstance(row, dict) for section in ("train", "reduced"))
+        for own in (data.get("reduced"), *owns):
             if isinstance(own, dict) and last in own:
                 own[last] = value

@@ -274,6 +274,7 @@ def _folder(run: Run, settings: Settings) -> Path:
 def header(run: Run) -> dict[str, Any]:
     names = dict(zip(records.KEY, run.key, strict=True))
     model, experiment = run.experiment.model(run.model), run.experiment
+    changes = experiment.reduced_for(model) if run.reduced else {}
     return {
         "format": records.FORMAT,
         **names,
@@ -281,7 +282,7 @@ def header(run: Run) -> dict[str, Any]:
         "variant": experiment.variant,
         "conv": model.network or model.conv,
         "status": DONE,
-        "reduced_why": ", ".join(f"{key} = {value}" for key, value in experiment.reduced.items()) * run.reduced,
+        "reduced_why": ", ".join(f"{key} = {value}" for key, value in changes.items()),
         "config": run.config,
         "scale": experiment.scale,
         "traceback": None,

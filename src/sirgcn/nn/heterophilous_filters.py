@@ -78,7 +78,8 @@ class JacobiConv(NodeNetwork):
     .. math:: Z_{:c} = \sum_{k=0}^{K} \alpha_{kc} \prod_{i<k} \gamma_i\, P_k^{a,b}(\hat{A}) (X W + b)_{:c},
         \quad \gamma_i = \gamma' \tanh \eta_i, \quad \hat{A} = D^{-1/2} A D^{-1/2}
 
-    :math:`P_k^{a,b}` are the Jacobi polynomials. Every class has a filter of its own.
+    :math:`P_k^{a,b}` are the Jacobi polynomials, by their recurrence; the authors' code subtracts its term of
+    :math:`a^2 - b^2`. Every class has a filter of its own.
 
     Args:
         order: K.

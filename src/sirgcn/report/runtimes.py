@@ -54,15 +54,19 @@ def _runtimes(comparison: Comparison) -> list[str]:
     text = f"{OURS} is beaten in {len(faster)} of {len(timed)} cells"
     columns = Counter(cell.model for cell, *_ in timed)
     text += f": {_by_model(faster, columns)}" if faster else ""
-    equal = _by_model([(cell, ratio_text(comparison, cell)) for cell in level], columns)
-    sentences = [f"{text}; level with {equal}." if level else f"{text}."]
+    sentences = [f"{text}."]
+    if level:
+        equal = _by_model([(cell, ratio_text(comparison, cell)) for cell in level], columns)
+        sentences.append(f"Level with {OURS}: {equal}.")
     both = [(cell, paper, ours) for cell, paper, ours in timed if not math.isnan(paper)]
+    told = [(cell, paper, ours) for cell, paper, ours in both if cell not in level]
     turned = [
         (cell, f"{ratio_text(comparison, cell)}, the paper {paper:.2f}x")
-        for cell, paper, ours in both
+        for cell, paper, ours in told
         if (paper < 1) != (ours < 1)
     ]
-    text = f"Faster or slower than {OURS} as in the paper: {len(both) - len(turned)} of {len(both)} cells"
+    where = "cells that are not level" if level else "cells"
+    text = f"Faster or slower than {OURS} as in the paper: {len(told) - len(turned)} of {len(told)} {where}"
     sentences.append(f"{text}; not {_by_model(turned, columns)}." if turned else f"{text}.")
     spans = []
     for model in dict.fromkeys(cell.model for cell, *_ in both):
@@ -127,7 +131,8 @@ def _known(value: float) -> float:
 
 def span(values: Iterable[float]) -> str:
     """Least to largest, with two decimals or, where these would be none, one digit: `0.64 to 0.99`, `0.0005`."""
-    return _least_to_largest(f"{value:.2f}" if value >= 0.01 else f"{value:.1g}" for value in values)
+    digits = ((value, 2 if value >= 0.01 else math.ceil(-math.log10(value))) for value in values)
+    return _least_to_largest(f"{value:.{places}f}" for value, places in digits)
 
 
 def _least_to_largest(figures: Iterable[str]) -> str:
