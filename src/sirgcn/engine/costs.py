@@ -4,17 +4,20 @@
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from sirgcn.engine import records
-from sirgcn.engine.experiment import FOLDER, Experiment, names
+from sirgcn.engine.experiment import FOLDER, Experiment, names, of_table
 
 _FORMS = {"full": False, "reduced": True}
+
+_of_table = cache(of_table)
 
 
 @dataclass(frozen=True)
@@ -54,23 +57,20 @@ class Costs:
 
         A cell that was run in the other form alone takes the time of its epochs. One that was not run takes the time of
         its row in the nearest column, times how much longer the rows that have both columns take in this one (the
-        median), and without such a column the median of the other rows.
+        median); without such a column, that of its row in another experiment of the table that has a row in common with
+        this column, and without such an experiment the median of the other rows.
         """
         columns = [entry.title for entry in experiment.columns]
-        rows = [entry.title for entry in experiment.models]
 
         def nearness(title: str) -> tuple[int, int]:
             # Of two as near the later one: columns are sorted by size where they have one.
             place = columns.index(title)
             return abs(place - columns.index(column)), -place
 
-        def in_column(title: str) -> dict[str, Cost]:
-            told = {row: self._told(experiment, title, row, reduced) for row in rows}
-            return {row: cost for row, cost in told.items() if cost is not None}
-
-        here = in_column(column)
-        for title in sorted(columns, key=nearness):
-            there = in_column(title)
+        here = self._column(experiment, column, reduced)
+        own = (self._column(experiment, title, reduced) for title in sorted(columns, key=nearness))
+        others = (there for there in self._relatives(experiment, reduced) if here.keys() & there)
+        for there in chain(own, others):
             if model in there:
                 growth = [here[row].seconds / there[row].seconds for row in here.keys() & there if there[row].seconds]
                 return replace(there[model], seconds=there[model].seconds * median(growth or [1.0]))
@@ -78,6 +78,17 @@ class Costs:
             return None
         seconds = median(cost.seconds for cost in here.values())
         return Cost(seconds, is_shipped=any(cost.is_shipped for cost in here.values()))
+
+    def _column(self, experiment: Experiment, column: str, reduced: bool) -> dict[str, Cost]:
+        """What is known of a column, by row."""
+        told = {row.title: self._told(experiment, column, row.title, reduced) for row in experiment.models}
+        return {row: cost for row, cost in told.items() if cost is not None}
+
+    def _relatives(self, experiment: Experiment, reduced: bool) -> Iterator[dict[str, Cost]]:
+        """The columns of the table's other experiments."""
+        for other in () if experiment.table is None else _of_table(experiment.table):
+            if other.name != experiment.name:
+                yield from (self._column(other, column.title, reduced) for column in other.columns)
 
     def _told(self, experiment: Experiment, column: str, row: str, reduced: bool) -> Cost | None:
         """Of the cell itself, in this form or in the other."""
