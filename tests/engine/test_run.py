@@ -15,7 +15,7 @@ import pytest
 
 from sirgcn.engine import experiment as config
 from sirgcn.engine import pool, records
-from sirgcn.engine.environment import find_device
+from sirgcn.engine.environment import ALLOCATOR, find_device
 from sirgcn.engine.pool import run_all
 from sirgcn.engine.run import DONE, FAILED, PAUSED, Run, Settings, execute, plan, seed_by_seed, unfinished
 from sirgcn.engine.strict import ConfigError
@@ -192,6 +192,21 @@ if __name__ == "__main__":
     print("ready", flush=True)
     print(list(run_all(plan(found, ["SIR-GCN"], seeds=[0]), settings, reports=[tell]).values()), flush=True)
 """
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a server that forks")
+@pytest.mark.parametrize("users", [{}, {"MALLOC_ARENA_MAX": "1"}])
+def test_runs_keep_freed_memory_unless_the_user_sets_the_allocator(
+    experiment: config.Experiment, tmp_path: Path, users: dict[str, str]
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.replace("100000", "1") + "    import os; print(sorted(os.environ))\n")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")} | users
+    run = subprocess.run([sys.executable, script, tmp_path], env=variables, capture_output=True, text=True, check=True)
+    assert all((name in users) == (f"'{name}'" in run.stdout) for name in (*ALLOCATOR, "MALLOC_ARENA_MAX"))
+    (record,) = records.read(next((tmp_path / "results").glob("*.jsonl")))
+    found = record["environment"]["variables"].items()
+    assert {name: value for name, value in found if name.startswith("MALLOC_")} == (users or ALLOCATOR)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")

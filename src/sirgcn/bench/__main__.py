@@ -13,9 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from sirgcn.bench.graphs import DRAWN, SHAPES
 from sirgcn.bench.peers import OURS, PEERS
 from sirgcn.bench.plots import write_plots
-from sirgcn.bench.record import ALLOCATOR, Record, with_allocator
+from sirgcn.bench.record import Record, with_allocator
 from sirgcn.bench.run import PARTS, Plan, steps
 from sirgcn.bench.tables import markdown, print_tables, render_page
+from sirgcn.engine.environment import ALLOCATOR
 from sirgcn.engine.timing import Effort
 
 # A sample of the quick form lasts 20 ms at least, and a slow peer is given up early.

@@ -16,13 +16,9 @@ from typing import Any
 from sirgcn.bench.memory import ALLOCATOR as MEMORY_ALLOCATOR
 from sirgcn.bench.peers import PEERS
 from sirgcn.bench.targets import check
-from sirgcn.engine.environment import environment
+from sirgcn.engine.environment import ALLOCATOR, environment
 
 FORMAT = 1
-
-ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "20000000000"}
-"""Settings of glibc under which freed memory is kept and used again, so that no pass pays for page faults: without them
-a peer that makes large temporary tensors looks slower than it is."""
 
 
 class Record:

@@ -15,6 +15,10 @@ import torch_geometric
 import sirgcn
 from sirgcn.ops import backends, native
 
+ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "20000000000"}
+"""Settings of glibc under which a process keeps freed memory and uses it again: without them every pass pays for the
+page faults of its large tensors. glibc reads them when a process starts."""
+
 
 def environment() -> dict[str, Any]:
     """Machine, versions, backends and settings, as JSON values."""

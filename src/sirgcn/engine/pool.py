@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from sirgcn.engine import records
+from sirgcn.engine.environment import ALLOCATOR
 from sirgcn.engine.run import DONE, FAILED, PAUSED, Report, Run, Settings, execute_together, header, unfinished
 
 # What a worker's exit code says; Python's own for an exception that nobody caught, 1, is not among them.
@@ -128,12 +129,17 @@ def _start_server() -> None:
     """Start the server, if it is not there, with the signals that stop a run held back.
 
     They wait in the server and in every new process until that listens; else Ctrl-C ends the server as it loads torch.
+    It and the processes that it forks keep freed memory, unless the user has settings of the allocator.
     """
     resource_tracker.ensure_running()  # which the server starts otherwise, and lets signals through behind it
+    is_set = any(name.startswith("MALLOC_") for name in os.environ)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    os.environ.update({} if is_set else ALLOCATOR)
     try:
         forkserver.ensure_running()
     finally:
+        for name in () if is_set else ALLOCATOR:
+            del os.environ[name]
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
