@@ -44,7 +44,7 @@ results: $(STAMP) ## write what stands in the documentation and in the package f
 	$(BIN)/sirgcn report $(addprefix --docs docs/,results.md theory/collisions.md theory/wl.md) \
 		--costs src/sirgcn/experiments/costs.json
 
-# The instruction sets of the one source that a machine may have; torch's and Python's own leaks are not ours to look for.
+# AVX2 and AVX-512, as far as the machine has them; torch's and Python's own leaks are not ours to look for.
 SANITIZED  := $(CURDIR)/build/sanitize
 SANITIZING := LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 PYTHONPATH=$(SANITIZED) $(BIN)/python

@@ -1,5 +1,6 @@
 """What runs cost: the cell's own time first, then the nearest that is known, and never nothing for what is not."""
 
+import dataclasses
 import json
 from importlib.resources import files
 from pathlib import Path
@@ -90,7 +91,10 @@ def test_cell_without_a_record_takes_its_row_s_nearest_column_then_the_other_row
     assert found["c=4", "GCN"] is None
 
 
-def test_row_without_a_record_takes_its_time_in_another_experiment_of_the_table(settings: Settings) -> None:
+def test_row_without_a_record_takes_its_time_in_another_experiment_of_the_table(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "_shipped", lambda name: {})
     for name, column, rows in (
         ("minesweeper", "minesweeper", {"SIR-GCN": 100.0, "GCN": 60.0, "H2GCN": 5.0}),
         ("questions", "questions", {"SIR-GCN": 400.0, "GCN": 180.0}),
@@ -99,8 +103,10 @@ def test_row_without_a_record_takes_its_time_in_another_experiment_of_the_table(
             keep(settings, column, model, seconds, experiment=name)
     # The other rows take 4 and 3 times as long as in minesweeper.
     assert expected(config.load("questions"), settings)["questions", "H2GCN"] == pytest.approx(17.5)
-    # Nothing is known here by which to compare.
+    # Nothing is known here by which to compare, nor of a table that the package does not have.
     assert expected(config.load("roman_empire"), settings)["roman-empire", "H2GCN"] is None
+    own = dataclasses.replace(config.load("questions"), name="own", table=9)
+    assert expected(own, settings)["questions", "H2GCN"] is None
 
 
 def test_epochs_of_the_other_form_tell_of_a_cell_that_was_run_in_it_alone(

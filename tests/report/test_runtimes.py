@@ -99,6 +99,7 @@ def test_the_reading_spans_the_columns() -> None:
 def test_small_ratios_are_not_printed_as_nothing() -> None:
     assert span([0.416, 0.00049]) == "0.0005 to 0.42"
     assert span([1, 1.001]) == "1.00"
+    assert span([4e-5, 9.6e-4]) == "0.00004 to 0.001"
 
 
 def test_runs_without_samples_are_read_too_and_none_give_nothing() -> None:

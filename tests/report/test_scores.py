@@ -78,14 +78,14 @@ def test_cost_is_told_beside_sir_gcn_by_the_least_disturbed_runs() -> None:
     slow = run(**arxiv, seed=1, seconds=80.0, history=[])
     cheap = run(**arxiv, model="GCN", test=0.1, seconds=4.0, history=[], parameters=4321)
     assert score_reading(compare([run(**arxiv), slow, cheap])[3])[-2:] == [
-        "The time of an epoch beside SIR-GCN, by the least of the runs of each, which passed beside other work and "
-        "under several versions of the code: GCN 0.50x.",
+        "The time of an epoch beside SIR-GCN, by the least of the runs of each, which were not timed side by side: "
+        "GCN 0.50x.",
         "Parameters beside SIR-GCN: GCN 1.00x.",
     ]
 
 
 def test_models_that_another_table_times_side_by_side_are_not_compared_by_the_time_of_their_runs() -> None:
     assert score_reading(table1(run(), run(model="GCN", test=0.1)))[-2:] == [
-        "Time: side by side in Table 6.",
+        "Times are compared in Table 6, where the models take turns.",
         "Parameters beside SIR-GCN: GCN 1.00x.",
     ]

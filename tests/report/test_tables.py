@@ -46,6 +46,14 @@ def test_markdown_has_ours_below_the_papers(comparisons: tuple[Comparison, ...])
     assert rows["GCN", "ours"][0] == "0.10 ± 0.00 (3)"  # the reduced run is not in it
 
 
+def test_rows_that_were_reduced_in_another_way_are_named() -> None:
+    short = {"reduced": True, "reduced_why": "epochs = 5"}
+    runs = [run(model=model, **short) for model in ("GCN", "GIN")]
+    assert "† reduced runs: n=10: epochs = 5." in markdown(compare(runs)[0])
+    text = markdown(compare([*runs, run(model="PNA", reduced=True, reduced_why="epochs = 9")])[0])
+    assert "† reduced runs: n=10 (GCN, GIN): epochs = 5; n=10 (PNA): epochs = 9." in text
+
+
 def test_notes_say_what_the_marks_mean(comparisons: tuple[Comparison, ...]) -> None:
     text = markdown(comparisons[0])
     for note in (

@@ -13,11 +13,9 @@ from statistics import median
 from typing import Any
 
 from sirgcn.engine import records
-from sirgcn.engine.experiment import FOLDER, Experiment, names, of_table
+from sirgcn.engine.experiment import FOLDER, Experiment, load, names
 
 _FORMS = {"full": False, "reduced": True}
-
-_of_table = cache(of_table)
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,8 @@ class Costs:
 
         A cell that was run in the other form alone takes the time of its epochs. One that was not run takes the time of
         its row in the nearest column, times how much longer the rows that have both columns take in this one (the
-        median); without such a column, that of its row in another experiment of the table that has a row in common with
-        this column, and without such an experiment the median of the other rows.
+        median). Without such a column it goes likewise by a column of another experiment of the table, and without that
+        by the median of the other rows.
         """
         columns = [entry.title for entry in experiment.columns]
 
@@ -86,8 +84,8 @@ class Costs:
 
     def _relatives(self, experiment: Experiment, reduced: bool) -> Iterator[dict[str, Cost]]:
         """The columns of the table's other experiments."""
-        for other in () if experiment.table is None else _of_table(experiment.table):
-            if other.name != experiment.name:
+        for other in _packaged():
+            if other.table == experiment.table and other.name != experiment.name and other.table is not None:
                 yield from (self._column(other, column.title, reduced) for column in other.columns)
 
     def _told(self, experiment: Experiment, column: str, row: str, reduced: bool) -> Cost | None:
@@ -157,6 +155,11 @@ def _medians(found: Iterable[Mapping[str, Any]]) -> Cells:
         )
         for place, same in cells.items()
     }
+
+
+@cache
+def _packaged() -> tuple[Experiment, ...]:
+    return tuple(map(load, names()))
 
 
 @cache

@@ -255,6 +255,9 @@ class Experiment:
                     self.train_for(model, is_reduced)
             else:
                 self.timing_for(is_reduced)
+        for model in self.models if self.kind != "training" else ():
+            if model.train or model.reduced:
+                raise ConfigError(f"{self.name}: {model.title}: train, reduced: expected none, nothing is trained")
 
     def model(self, title: str) -> ModelConfig:
         """The row of that title."""
@@ -266,8 +269,8 @@ class Experiment:
 
     def train_for(self, model: ModelConfig, is_reduced: bool = False) -> TrainConfig:
         """The protocol for a row, full or reduced."""
-        changes = {**model.train, **(self.reduced_for(model) if is_reduced else {})}
-        return changed(self.train, changes, f"{model.title}: train")
+        full = changed(self.train, model.train, f"{model.title}: train")
+        return changed(full, self.reduced_for(model), f"{model.title}: reduced") if is_reduced else full
 
     def reduced_for(self, model: ModelConfig) -> dict[str, Any]:
         """What a reduced run of a row changes."""

@@ -132,13 +132,13 @@ def _start_server() -> None:
     It and the processes that it forks keep freed memory, unless the user has settings of the allocator.
     """
     resource_tracker.ensure_running()  # which the server starts otherwise, and lets signals through behind it
-    is_set = any(name.startswith("MALLOC_") for name in os.environ)
+    added = {} if any(name.startswith("MALLOC_") for name in os.environ) else ALLOCATOR
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
-    os.environ.update({} if is_set else ALLOCATOR)
+    os.environ.update(added)
     try:
         forkserver.ensure_running()
     finally:
-        for name in () if is_set else ALLOCATOR:
+        for name in added:
             del os.environ[name]
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

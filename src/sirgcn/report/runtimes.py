@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 
 from sirgcn.report.cells import OURS, Cell, Comparison
 from sirgcn.report.runs import as_number
@@ -131,8 +132,7 @@ def _known(value: float) -> float:
 
 def span(values: Iterable[float]) -> str:
     """Least to largest, with two decimals or, where these would be none, one digit: `0.64 to 0.99`, `0.0005`."""
-    digits = ((value, 2 if value >= 0.01 else math.ceil(-math.log10(value))) for value in values)
-    return _least_to_largest(f"{value:.{places}f}" for value, places in digits)
+    return _least_to_largest(f"{value:.2f}" if value >= 0.01 else f"{Decimal(f'{value:.1g}'):f}" for value in values)
 
 
 def _least_to_largest(figures: Iterable[str]) -> str:

@@ -101,10 +101,10 @@ def _cost(comparison: Comparison) -> list[str]:
     other = _TIMED_IN.get(comparison.table.number or 0)
     sentences = []
     if time and other:
-        sentences.append(f"Time: side by side in Table {other}.")
+        sentences.append(f"Times are compared in Table {other}, where the models take turns.")
     elif time:
         what = f"The time of an epoch beside {OURS}, by the least of the runs of each"
-        sentences.append(f"{what}, which passed beside other work and under several versions of the code: {time}.")
+        sentences.append(f"{what}, which were not timed side by side: {time}.")
     if parameters:
         sentences.append(f"Parameters beside {OURS}: {parameters}.")
     return sentences

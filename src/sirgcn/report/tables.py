@@ -120,13 +120,20 @@ def legend_of(comparison: Comparison) -> list[str]:
 
 
 def _columns_of(comparison: Comparison, said: Callable[[Cell, Run], str]) -> dict[str, list[str]]:
-    """What is said of the runs that count, each with the columns in which it is; nothing where it is empty."""
+    """What is said of the runs that count, each with the columns in which it is; nothing where it is empty.
+
+    Where rows of a column differ, with these rows: `minesweeper (CPGNN)`.
+    """
     found: dict[str, list[str]] = {}
     for column in comparison.columns:
-        cells = [cell for cell in comparison.cells if cell.column == column]
-        for text in dict.fromkeys(said(cell, run) for cell in cells for run in cell.runs):
-            if text:
-                found.setdefault(text, []).append(column.name)
+        rows: dict[str, dict[str, None]] = {}
+        for cell in comparison.cells:
+            for text in (said(cell, run) for run in cell.runs if cell.column == column):
+                if text:
+                    rows.setdefault(text, {})[cell.model] = None
+        for text, models in rows.items():
+            name = column.name if len(rows) == 1 else f"{column.name} ({', '.join(models)})"
+            found.setdefault(text, []).append(name)
     return found
 
 
