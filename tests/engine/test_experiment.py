@@ -135,6 +135,7 @@ def test_file_of_ones_own_is_read(tmp_path: Path) -> None:
         (('"SIR-GCN"', '"x"\noptions = { act2 = 1 }'), r"mine.toml: models\[0\]: options: expected one of .*'act2'"),
         (('"SIR-GCN"', '"x"\ntrain = { epoch = 1 }'), r"mine.toml: x: train: unknown key 'epoch'; known are epochs"),
         (("[train]", "[reduced]\nepoch = 1\n[train]"), r"mine.toml: .*unknown key 'epoch'; known are epochs"),
+        (('"SIR-GCN"', '"x"\nreduced = { epoch = 1 }'), r"mine.toml: x: reduced: unknown key 'epoch'"),
     ],
 )
 def test_wrong_setting_is_refused_by_file_key_and_what_is_allowed(

@@ -284,6 +284,7 @@ def test_growth_is_fitted_to_the_median_times(monkeypatch: pytest.MonkeyPatch, t
         (RUNTIME, ("[timing]", "[train]"), r"timed.toml: train: an experiment of the kind runtime has none"),
         (RUNTIME, ("[timing]\nrepeats = 4\nbatch_size = 3\n", ""), r"timed.toml: timing is not set"),
         (RUNTIME, ('kind = "runtime"', ""), r"timed.toml: train is not set"),
+        (RUNTIME, ('conv = "gin"', 'conv = "gin"\nreduced = { epochs = 2 }'), r"GIN: train, reduced: expected none"),
         (RUNTIME, ('kind = "runtime"', 'kind = "run"'), r"kind: expected one of training, runtime, complexity"),
         (RUNTIME, ("repeats = 4", "repeats = 0"), r"timing: repeats: expected at least 1, got 0"),
         (RUNTIME, ("repeats = 4", 'clock = "cpu"\nthreads = 2'), r'clock: expected "wall" for 2 threads'),

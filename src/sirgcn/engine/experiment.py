@@ -250,14 +250,13 @@ class Experiment:
             self.model(self.timing.reference)
         # What rows and the reduced form change is checked now, not when a run comes to it.
         for is_reduced in (False, True):
-            if self.kind == "training":
-                for model in self.models:
-                    self.train_for(model, is_reduced)
-            else:
+            if self.kind != "training":
                 self.timing_for(is_reduced)
-        for model in self.models if self.kind != "training" else ():
-            if model.train or model.reduced:
-                raise ConfigError(f"{self.name}: {model.title}: train, reduced: expected none, nothing is trained")
+            for model in self.models:
+                if self.kind == "training":
+                    self.train_for(model, is_reduced)
+                elif model.train or model.reduced:
+                    raise ConfigError(f"{self.name}: {model.title}: train, reduced: expected none, nothing is trained")
 
     def model(self, title: str) -> ModelConfig:
         """The row of that title."""

@@ -341,6 +341,8 @@ def _train(
     network = build(experiment, model, task, experiment.column(run.column).options).to(settings.device)
     config = experiment.train_for(model, run.reduced)
     trainer = Trainer(network, task, config, run.split, run.seed, checkpoints, settings.every, should_stop, log)
+    # Before hours of training: the commit whose code was loaded, and the load of the machine without ours.
+    where = _environment(str(trainer.device))
     outcome = trainer.run()
     epochs = len(outcome.history)
     return {
@@ -356,7 +358,7 @@ def _train(
         "parameters": sum(p.numel() for p in network.parameters()),
         "weights_sha256": weights_sha256(network),
         "data": data,
-        "environment": _environment(str(trainer.device)),
+        "environment": where,
         # Six digits are enough for a curve; the metrics and the hash of the weights are exact.
         "history": [
             {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in row.items()} for row in outcome.history
