@@ -25,7 +25,6 @@ from sirgcn.nn import (
     dictionary_lookup_preset,
     hetero_edge_count_preset,
     make_conv,
-    messages,
     width_for_budget,
 )
 from sirgcn.nn.baselines import SAGE, GATv2
@@ -305,12 +304,6 @@ def test_edge_weights_scale_the_messages_of_gcn() -> None:
     for (v, u), w in zip(RICH.edges, weight, strict=True):
         out[u] = out[u] + w * scale(RICH, "sym", v, u) * conv.lin(h[v])
     assert_same([conv(h, RICH.neighbors(), None, weight)], [out + conv.bias])
-
-
-@pytest.mark.parametrize("name", ["gat", "transformer", "fagcn"])
-def test_scores_in_tiles_are_those_of_all_edges_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "TILE_ELEMENTS", 1)
-    assert_is_formula(made(name), RICH, FORMULAS[name])
 
 
 # PyG's layers, where they are the same function: the layer, and our names of its weights.

@@ -27,6 +27,19 @@ def test_scores_and_their_gradients_are_the_formula(graph: Graph, seed: int, act
     laws.assert_same(laws.value_and_gradients(found, inputs), laws.value_and_gradients(exact, inputs), 1e-10)
 
 
+@given(graph=laws.graphs(), seed=st.integers(0, 99), moves=st.booleans())
+def test_scores_with_a_weight_for_each_target_are_the_formula(graph: Graph, seed: int, moves: bool) -> None:
+    query, key, _ = drawn(graph, seed)
+    weight = drawn(graph, seed + 1)[0]
+    # Dot products: the query is one row of zeros for all targets, and has no gradient.
+    query = query if moves else query.new_zeros(5).expand_as(query)
+    activation, inputs = ("tanh", [query, key, weight]) if moves else ("identity", [key, weight])
+    source, target = graph.edge_index.long()
+    exact = (Activation.parse(activation)(query[target] + key[source]) * weight[target]).sum(1)
+    found = contextual_scores(query, key, weight, graph.neighbors(), activation)
+    laws.assert_same(laws.value_and_gradients(found, inputs), laws.value_and_gradients(exact, inputs), 1e-10)
+
+
 def test_scores_of_half_precision_are_summed_in_float32() -> None:
     query, key, weight = (x.detach().to(torch.bfloat16).requires_grad_() for x in drawn(RICH, 0, 64))
     source, target = RICH.edge_index
@@ -51,3 +64,5 @@ def test_terms_that_do_not_fit_are_refused() -> None:
     query, key, weight = drawn(RICH, 0)
     with pytest.raises(ValueError, match="key: expected the channels"):
         contextual_scores(query, key[:, :3], weight, RICH.neighbors())
+    with pytest.raises(ValueError, match=r"weight: expected shape \[5\] or \[7, 5\], got \[2, 5\]"):
+        contextual_scores(query, key, query[:2], RICH.neighbors())

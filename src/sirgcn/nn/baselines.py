@@ -16,7 +16,7 @@ from torch_geometric.nn.inits import glorot, reset, zeros
 from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.linear import Linear
-from sirgcn.nn.messages import attend, deviation, edge_scores, head_scores, maximum, weighted_sum
+from sirgcn.nn.messages import attend, deviation, dot_scores, edge_scores, head_scores, maximum, weighted_sum
 from sirgcn.nn.repeated import Repeated, rows_of, through
 from sirgcn.ops import Neighbors, tiled_aggregate
 from sirgcn.ops.aggregate import under_transform
@@ -220,7 +220,7 @@ class Transformer(Baseline):
     def convolve(self, h: Rows, graph: Neighbors) -> Tensor:
         lins = (self.lin_query, self.lin_key, self.lin_value)
         query, key, value = (through(lin, h).unflatten(1, (self.heads, -1)) for lin in lins)
-        scores = edge_scores(lambda q, k: (q * k).sum(-1), query / math.sqrt(query.size(-1)), key, graph)
+        scores = dot_scores(query / math.sqrt(query.size(-1)), key, graph)
         return self.lin_out(attend(scores, value, graph))
 
 

@@ -1,4 +1,4 @@
-"""Scores of edges as GATv2 has them, by the backends of the aggregation."""
+"""Scores of edges as attention has them, by the backends of the aggregation."""
 
 from typing import Any
 
@@ -15,22 +15,29 @@ from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype, cast
 def contextual_scores(
     query: Float[Tensor, "targets d"],
     key: Float[Tensor, "sources d"],
-    weight: Float[Tensor, " d"],
+    weight: Float[Tensor, " d"] | Float[Tensor, "targets d"],
     neighbors: Neighbors,
     activation: str | Activation = "leaky_relu(0.2)",
 ) -> Float[Tensor, " edges"]:
     r"""A score for every edge, in the order of the input, without a tensor of edges by channels.
 
-    .. math:: s_{uv} = a^\top \sigma(q_u + k_v)
+    .. math:: s_{uv} = a_u^\top \sigma(q_u + k_v)
 
-    It is the derivative of :math:`a^\top \sum_v w_{uv} \sigma(q_u + k_v)` by :math:`w_{uv}`, so that the backward pass
-    of the aggregation gives the scores, and with their gradient as w the aggregation gives that of q, k and a.
+    It is the derivative of :math:`a_u^\top \sum_v w_{uv} \sigma(q_u + k_v)` by :math:`w_{uv}`, so that the backward
+    pass of the aggregation gives the scores, and with their gradient as w the aggregation gives that of q, k and a.
+
+    The weight a is one for all targets, as in GATv2, or a row for each: with q = 0 and the identity as
+    :math:`\sigma` the scores are then the dot products :math:`a_u^\top k_v`.
 
     Scores of half-precision terms are float32. A second derivative is refused.
     """
     sigma = Activation.parse(activation)
     check_nodes(query, key, neighbors, max_dim=2)
     check_width(query, key)
+    if weight.shape not in (query.shape, query.shape[1:]):
+        raise ValueError(
+            f"weight: expected shape {list(query.shape[1:])} or {list(query.shape)}, got {list(weight.shape)}"
+        )
     dtype = torch.promote_types(query.dtype, key.dtype)
     ends = cast(query, dtype), cast(key, dtype), cast(weight, dtype)
     backend = choose_backend(None, query.device)
@@ -73,10 +80,10 @@ class _ContextualScores(torch.autograd.Function):
         neighbors, sigma, backend = ctx.others
         with torch.no_grad():
             kernels, terms = BACKENDS[backend], _weighted(grad.contiguous())
-            out, slopes = kernels.forward(query, key, neighbors, terms, sigma, True)
-            assert slopes is not None
+            out, slopes = kernels.forward(query, key, neighbors, terms, sigma, ctx.needs_input_grad[0])
+            grad_query = None if slopes is None else cast(slopes.mul_(weight), query.dtype)
             needs = Needs(edge=False, edge_weight=False)
             grad_key = kernels.backward(_rows(weight, query), query, key, neighbors, terms, sigma, needs)[0]
-            found = (slopes.mul_(weight), grad_key, out.sum(0, dtype=slopes.dtype))
-            grads = tuple(cast(g, query.dtype) for g in found)
+            grad_weight = out if weight.dim() == 2 else out.sum(0, dtype=accumulation_dtype(out.dtype))
+            grads = grad_query, cast(grad_key, query.dtype), cast(grad_weight, query.dtype)
         return *once_differentiable(grads, saved, "contextual_scores"), None, None, None
