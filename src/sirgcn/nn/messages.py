@@ -10,6 +10,7 @@ from torch_geometric.utils import softmax
 
 from sirgcn.ops import Activation, Neighbors, sir_aggregate, tiled_aggregate
 from sirgcn.ops.scores import contextual_scores
+from sirgcn.ops.softmax import edge_softmax, takes
 
 
 def weighted_sum(h: Tensor, graph: Neighbors, reduce: str = "sum", edge_weight: Tensor | None = None) -> Tensor:
@@ -65,7 +66,7 @@ def head_scores(query: Tensor, key: Tensor, weight: Tensor, graph: Neighbors, ac
         sigma = Activation.parse(activation)
         return edge_scores(lambda q, k: (sigma(q + k) * weight).sum(-1), query, key, graph)
     heads = zip(query.unbind(1), key.unbind(1), weight, strict=True)
-    return torch.stack([contextual_scores(*head, graph, activation) for head in heads], dim=-1)
+    return torch.stack([contextual_scores(*head, graph, activation) for head in heads]).t()
 
 
 def dot_scores(query: Tensor, key: Tensor, graph: Neighbors) -> Tensor:
@@ -73,7 +74,7 @@ def dot_scores(query: Tensor, key: Tensor, graph: Neighbors) -> Tensor:
     if torch.compiler.is_compiling():
         return edge_scores(lambda q, k: (q * k).sum(-1), query, key, graph)
     heads = zip(query.unbind(1), key.unbind(1), strict=True)
-    return torch.stack([contextual_scores(_nothing(q), k, q, graph, "identity") for q, k in heads], dim=-1)
+    return torch.stack([contextual_scores(_nothing(q), k, q, graph, "identity") for q, k in heads]).t()
 
 
 def attend(scores: Tensor, value: Tensor, graph: Neighbors) -> Tensor:
@@ -81,6 +82,9 @@ def attend(scores: Tensor, value: Tensor, graph: Neighbors) -> Tensor:
 
     Shapes: scores `(|E|, H)`, value `(|V|, H, F)`, result `(|V|, H * F)`.
     """
-    alpha = softmax(scores, graph.edge_index[1].long(), num_nodes=value.size(0))
+    if takes(scores):
+        alpha = edge_softmax(scores, graph)
+    else:
+        alpha = softmax(scores, graph.edge_index[1].long(), num_nodes=value.size(0))
     heads = (weighted_sum(v, graph, "sum", a) for v, a in zip(value.unbind(1), alpha.unbind(1), strict=True))
     return torch.cat(list(heads), dim=-1)

@@ -3,6 +3,7 @@
 
 #include "network.h"
 #include "product.h"
+#include "softmax.h"
 
 /* max(a, z) and min(a, z), with NaN where z is NaN: the machine's give their second operand then. */
 #if defined(__AVX512F__) && BYTES == 64
@@ -50,6 +51,7 @@
 #include "kernels.h"
 #include "product_kernels.h"
 #include "network_kernels.h"
+#include "softmax_kernels.h"
 #undef NAME
 #undef STORED
 #undef STORED_IS_BFLOAT16
@@ -88,6 +90,7 @@
 #include "kernels.h"
 #include "product_kernels.h"
 #include "network_kernels.h"
+#include "softmax_kernels.h"
 #undef NAME
 #undef STORED
 #undef STORED_IS_BFLOAT16
@@ -107,3 +110,5 @@ const Kernel *const ISA(kernels)[NUM_DTYPES][2] = {
 const NetworkKernels *const ISA(network)[2] = {[FLOAT32] = &ISA(f32_network), [FLOAT64] = &ISA(f64_network)};
 
 const ProductKernels *const ISA(product)[2] = {[FLOAT32] = &ISA(f32_product), [FLOAT64] = &ISA(f64_product)};
+
+const SoftmaxKernel ISA(softmax)[2] = {[FLOAT32] = ISA(f32_softmax), [FLOAT64] = ISA(f64_softmax)};

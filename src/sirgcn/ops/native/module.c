@@ -16,21 +16,26 @@
 #include "norm.h"
 #include "product.h"
 #include "refine.h"
+#include "softmax.h"
 #include "threads.h"
 
 extern const Kernel *const scalar_kernels[NUM_DTYPES][2];
 extern const Kernel *const baseline_kernels[NUM_DTYPES][2];
 extern const NetworkKernels *const scalar_network[2];
 extern const ProductKernels *const scalar_product[2];
+extern const SoftmaxKernel scalar_softmax[2];
 extern const NetworkKernels *const baseline_network[2];
 extern const ProductKernels *const baseline_product[2];
+extern const SoftmaxKernel baseline_softmax[2];
 #if defined(__x86_64__)
 extern const Kernel *const avx2_kernels[NUM_DTYPES][2];
 extern const Kernel *const avx512_kernels[NUM_DTYPES][2];
 extern const NetworkKernels *const avx2_network[2];
 extern const ProductKernels *const avx2_product[2];
+extern const SoftmaxKernel avx2_softmax[2];
 extern const NetworkKernels *const avx512_network[2];
 extern const ProductKernels *const avx512_product[2];
+extern const SoftmaxKernel avx512_softmax[2];
 #endif
 
 typedef const Kernel *const (*KernelTable)[2];
@@ -41,6 +46,7 @@ typedef struct {
     /* Of float32 and float64. */
     const NetworkKernels *const *network;
     const ProductKernels *const *product;
+    const SoftmaxKernel *softmax;
 } Isa;
 
 /* The widest first; a row narrower than a vector takes the next one. */
@@ -58,11 +64,11 @@ static void find_isas(void) {
                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
-    if (avx512) isas[num_isas++] = (Isa){"avx512", 64, avx512_kernels, avx512_network, avx512_product};
-    if (avx2) isas[num_isas++] = (Isa){"avx2", 32, avx2_kernels, avx2_network, avx2_product};
+    if (avx512) isas[num_isas++] = (Isa){"avx512", 64, avx512_kernels, avx512_network, avx512_product, avx512_softmax};
+    if (avx2) isas[num_isas++] = (Isa){"avx2", 32, avx2_kernels, avx2_network, avx2_product, avx2_softmax};
 #endif
-    isas[num_isas++] = (Isa){"baseline", 16, baseline_kernels, baseline_network, baseline_product};
-    isas[num_isas++] = (Isa){"scalar", 0, scalar_kernels, scalar_network, scalar_product};
+    isas[num_isas++] = (Isa){"baseline", 16, baseline_kernels, baseline_network, baseline_product, baseline_softmax};
+    isas[num_isas++] = (Isa){"scalar", 0, scalar_kernels, scalar_network, scalar_product, scalar_softmax};
 }
 
 static Kernel find_kernel(int dtype, int backward, int activation, int64_t width) {
@@ -630,6 +636,45 @@ static PyObject *py_refine(PyObject *self, PyObject *const *args, Py_ssize_t cou
     return Py_BuildValue("LL", result ? -1LL : (long long)r.num_kinds, (long long)r.num_edges);
 }
 
+typedef struct {
+    const Softmax *softmax;
+    SoftmaxKernel kernel;
+} SoftmaxCall;
+
+static void softmax_block(void *context, int64_t block, int worker) {
+    const SoftmaxCall *call = context;
+    (void)worker;
+    call->kernel(call->softmax, block);
+}
+
+static PyObject *py_softmax(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (!has_count(count, 16)) return NULL;
+    Softmax s = {0};
+    Py_ssize_t i = 0;
+    const int dtype = (int)number(args, &i), threads = (int)number(args, &i);
+    s.ptr = address(args, &i);
+    s.edge = address(args, &i);
+    s.wide = (int)number(args, &i);
+    s.groups = number(args, &i);
+    s.heads = number(args, &i);
+    s.in = address(args, &i);
+    s.in_step = number(args, &i);
+    s.in_head = number(args, &i);
+    s.grad = address(args, &i);
+    s.grad_step = number(args, &i);
+    s.grad_head = number(args, &i);
+    s.out = address(args, &i);
+    s.out_step = number(args, &i);
+    s.out_head = number(args, &i);
+    if (PyErr_Occurred()) return NULL;
+    SoftmaxCall call = {&s, isas[first_isa].softmax[dtype]};
+    Py_BEGIN_ALLOW_THREADS
+    run(softmax_block, &call, (s.groups + SOFTMAX_GROUPS - 1) / SOFTMAX_GROUPS, threads);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_norm(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     if (!has_count(count, 16)) return NULL;
@@ -724,6 +769,7 @@ static PyMethodDef methods[] = {
     {"group", (PyCFunction)(void (*)(void))py_group, METH_FASTCALL, "Edges grouped by target and by source."},
     {"refine", (PyCFunction)(void (*)(void))py_refine, METH_FASTCALL, "Kinds of nodes by the kinds of their neighbours."},
     {"norm", (PyCFunction)(void (*)(void))py_norm, METH_FASTCALL, "Batch norm of rows that weigh differently."},
+    {"softmax", (PyCFunction)(void (*)(void))py_softmax, METH_FASTCALL, "The softmax of edges over every neighbourhood."},
     {"gather_add", (PyCFunction)(void (*)(void))py_gather_add, METH_FASTCALL, "The sum of both ends' rows for every edge."},
     {"add_rows", (PyCFunction)(void (*)(void))py_add_rows, METH_FASTCALL, "Add rows into the rows of an index."},
     {"max_rows", (PyCFunction)(void (*)(void))py_max_rows, METH_FASTCALL, "The maximum of rows, and which one holds it."},

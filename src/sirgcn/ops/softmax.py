@@ -1,0 +1,73 @@
+"""The softmax of scores over every neighbourhood, in C."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sirgcn.ops import native
+from sirgcn.ops.aggregate import is_watched, once_differentiable
+from sirgcn.ops.neighbors import Neighbors
+
+if native.UNAVAILABLE is None:
+    import sirgcn.ops.native._kernels as _kernels
+
+
+def takes(scores: Tensor) -> bool:
+    """Whether the kernel can work on the scores: float32 or float64, on the CPU, nobody looking on."""
+    return not torch.compiler.is_compiling() and native.takes_rows(scores) and not is_watched()
+
+
+def edge_softmax(scores: Float[Tensor, "edges heads"], neighbors: Neighbors) -> Float[Tensor, "edges heads"]:
+    r"""The share of every edge in its neighbourhood, head by head, in the order of the input.
+
+    .. math:: \alpha_{uv} = \frac{\exp(s_{uv})}{\sum_{w \in N(u)} \exp(s_{uw})}
+
+    The result of a head lies in one piece. A second derivative is refused.
+    """
+    if scores.dim() != 2 or scores.size(0) != neighbors.num_edges:
+        raise ValueError(f"scores: expected shape [{neighbors.num_edges}, heads], got {list(scores.shape)}")
+    if not (torch.is_grad_enabled() and scores.requires_grad):
+        return _run(scores, None, neighbors)
+    out: Tensor = _EdgeSoftmax.apply(scores, neighbors)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _run(rows: Tensor, grad: Tensor | None, neighbors: Neighbors) -> Tensor:
+    """The softmax of scores, or from its result and the result's gradient that of the scores."""
+    ptr, _, edge = neighbors.by_target
+    edges, heads = rows.shape
+    out = rows.new_empty(heads, edges).t()
+    _kernels.softmax(
+        native.DTYPES[rows.dtype],
+        native.threads_for(rows.numel()),
+        ptr.data_ptr(),
+        edge.data_ptr(),
+        edge.dtype == torch.int64,
+        neighbors.num_targets,
+        heads,
+        rows.data_ptr(),
+        *rows.stride(),
+        0 if grad is None else grad.data_ptr(),
+        *((0, 0) if grad is None else grad.stride()),
+        out.data_ptr(),
+        *out.stride(),
+    )
+    return out
+
+
+class _EdgeSoftmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, neighbors: Neighbors) -> Tensor:
+        out = _run(scores, None, neighbors)
+        ctx.save_for_backward(out)
+        ctx.neighbors = neighbors
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (out,) = ctx.saved_tensors
+        with torch.no_grad():
+            found = _run(out, grad, ctx.neighbors)
+        return *once_differentiable((found,), (out,), "edge_softmax"), None
