@@ -24,10 +24,12 @@ def edge_softmax(scores: Float[Tensor, "edges heads"], neighbors: Neighbors) -> 
 
     .. math:: \alpha_{uv} = \frac{\exp(s_{uv})}{\sum_{w \in N(u)} \exp(s_{uw})}
 
-    The result of a head lies in one piece. A second derivative is refused.
+    Scores are float32 or float64, on the CPU. The result of a head lies in one piece. A second derivative is refused.
     """
     if scores.dim() != 2 or scores.size(0) != neighbors.num_edges:
         raise ValueError(f"scores: expected shape [{neighbors.num_edges}, heads], got {list(scores.shape)}")
+    if not native.takes_rows(scores):
+        raise ValueError(f"scores: expected float32 or float64 on the CPU, got {scores.dtype} on {scores.device}")
     if not (torch.is_grad_enabled() and scores.requires_grad):
         return _run(scores, None, neighbors)
     out: Tensor = _EdgeSoftmax.apply(scores, neighbors)  # type: ignore[no-untyped-call]
