@@ -241,7 +241,7 @@ def test_runs_whose_data_are_there_are_made_beside_those_whose_are_not(tmp_path:
 
 def test_names_are_completed() -> None:
     assert runs._experiments("table") == [f"table{number}" for number in range(1, 9)]
-    assert runs._experiments("zi") == ["zinc"]
+    assert runs._experiments("zi") == ["zinc", "zinc_step"]
 
 
 def test_experiment_of_ones_own_is_trained_and_shown(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_mistake_is_one_line_and_debug_shows_where() -> None:
     ("arguments", "error"),
     [
         (["reproduce", "table9"], "table: expected one of 1, 2, 3, 4, 5, 6, 7, 8, got 9"),
-        (["reproduce", "tabel3"], r"one of table1, .*table8, .*zinc, got 'tabel3'; did you mean table3\?"),
+        (["reproduce", "tabel3"], r"one of table1, .*table8, .*zinc, .*got 'tabel3'; did you mean table3\?"),
         (["reproduce", "zinc", "--models", "GCNN"], r"got 'GCNN'; did you mean GCN\?"),
         (["reproduce", "table3", "--columns", "zink"], r"got 'zink'; did you mean ZINC\?"),
         (["reproduce", "zinc", "--models", "???"], r"got '\?\?\?'$"),

@@ -109,6 +109,17 @@ def test_row_without_a_record_takes_its_time_in_another_experiment_of_the_table(
     assert expected(own, settings)["questions", "H2GCN"] is None
 
 
+def test_row_that_was_never_run_takes_as_long_as_those_of_its_kind(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "_shipped", lambda name: {})
+    for model, seconds in {"SIR-GCN": 100.0, "GCN": 60.0, "H2GCN": 5.0, "FSGNN": 1.0, "CPGNN": 2.0}.items():
+        keep(settings, "minesweeper", model, seconds, experiment="minesweeper")
+    found = expected(config.load("minesweeper"), settings)
+    assert found["minesweeper", "GatedGCN"] == 80.0
+    assert found["minesweeper", "FAGCN"] == 2.0
+
+
 def test_epochs_of_the_other_form_tell_of_a_cell_that_was_run_in_it_alone(
     experiment: config.Experiment, settings: Settings
 ) -> None:

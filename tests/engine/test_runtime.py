@@ -33,8 +33,11 @@ from sirgcn.engine.timing import interleave
 from sirgcn.report.cells import compare
 from sirgcn.report.claims import exponents, load_claims
 from sirgcn.report.runs import read_runs
+from tests.engine.standins import stand_in
+from tests.report import fake
 
-TIMED = [name for name in config.names() if config.load(name).kind != "training"]
+TIMED = [name for name in config.names() if config.load(name).kind in ("runtime", "complexity")]
+STEPS = [name for name in config.names() if config.load(name).kind == "step"]
 
 RUNTIME = """
 kind = "runtime"
@@ -155,6 +158,93 @@ def test_models_of_a_column_are_timed_in_turn_on_the_test_part(
     assert samples["GCN"]["batches"] == samples["GIN"]["batches"]
     assert {len(times) for entry in samples.values() for times in entry.values()} == {4}
     assert found["GCN"]["metrics"]["test"] == pytest.approx(np.mean(samples["GCN"]["forward"]), rel=1e-5)
+
+
+STEP = """
+like = "timed.toml"
+kind = "step"
+seeds = 1
+[timing]
+repeats = 4
+[train]
+batch_size = 3
+l2 = 0.1
+[[models]]
+title = "GIN"
+train = { lr = 0.5 }
+"""
+
+
+def test_training_steps_are_those_of_the_protocol_and_times_are_of_one(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, float, float]] = []
+
+    def counting(trainer: Trainer, batch: Any) -> None:
+        seen.append((batch.num_graphs, trainer.config.lr, trainer.config.l2))
+        before = [p.detach().clone() for p in trainer.parameters]
+        step(trainer, batch)
+        assert trainer.model.training
+        assert any(not p.equal(old) for p, old in zip(trainer.parameters, before, strict=True))
+
+    step = Trainer.step
+    monkeypatch.setattr(Trainer, "step", counting)
+    load(tmp_path)
+    (tmp_path / "steps.toml").write_text(STEP)
+    experiment = config.load(tmp_path / "steps.toml")
+    assert execute_together(plan(experiment, ["GIN"], ["n=10"]), settings, lambda *_: None) == DONE
+    # Two passes to warm up and four that count, over the first four batches of three graphs, of SIR-GCN and GIN.
+    assert sorted(seen) == [(3, 1e-3, 0.1)] * 24 + [(3, 0.5, 0.1)] * 24
+    (run,) = read_runs(settings.results)
+    assert (run.metric, len(run.ratios()), run.config["train"]["lr"], run.is_step) == ("step_seconds", 4, 0.5, True)
+    assert run.value == pytest.approx(np.mean(run.times("forward")), rel=1e-5)
+
+
+def test_time_of_a_step_is_that_of_a_pass_over_the_number_of_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "_interleaved", lambda runs, *_: {name: [12.0, 24.0] for name in runs})
+    load(tmp_path)
+    (tmp_path / "steps.toml").write_text(STEP)
+    experiment = config.load(tmp_path / "steps.toml")
+    task = stand_in("dictionary_lookup", {"n": 3})
+    found = runtime.time_passes(experiment, experiment.columns[0], experiment.models, task, 0, experiment.timing)
+    # Eight training graphs in batches of three.
+    assert {tuple(fields["samples"]["forward"]) for fields in found} == {(4.0, 8.0)}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_of_every_model_of_an_experiment_are_timed(name: str) -> None:
+    experiment, base = config.load(name), config.load(name.removesuffix("_step"))
+    assert (experiment.train, experiment.data, experiment.table) == (base.train, base.data, None)
+    assert [replace(row, reduced={}) for row in base.models] == list(experiment.models)
+    column = experiment.columns[0]
+    timing = replace(experiment.timing, repeats=1, least=1)
+    task = stand_in(experiment.data, column.options)
+    found = runtime.time_passes(experiment, column, experiment.models, task, 0, timing)
+    assert len(found) == len(base.models)
+    assert all(fields["metrics"]["test"] > 0 for fields in found)
+
+
+def test_steps_of_the_package_s_experiments_are_one_table() -> None:
+    timed: dict[str, Any] = {"table": None, "metric": "step_seconds", "higher_is_better": False, "history": []}
+    timed |= {"config": {"train": {}, "timing": {}}}
+    runs = [
+        fake.run(**timed, experiment=name, column=title, model=model)
+        for name, title in (("zinc_step", "ZINC"), ("tolokers_step", "tolokers"), ("mine_step", "mine"))
+        for model in ("SIR-GCN", "GCN")
+    ]
+    *_, steps, own = compare(runs)
+    assert (steps.table.title, [column.heading for column in steps.columns]) == (
+        "Training steps",
+        ["ZINC ↓", "tolokers ↓"],
+    )
+    assert [cell.command for cell in steps.cells if cell.model == "GCN"] == [
+        "sirgcn reproduce zinc_step --models GCN --columns ZINC",
+        "sirgcn reproduce tolokers_step --models GCN --columns tolokers",
+    ]
+    assert own.table.title == "mine_step"
+    assert {comparison.table.kind for comparison in (steps, own)} == {"runtime"}
 
 
 def test_one_model_alone_is_timed_beside_the_reference(tmp_path: Path, settings: Settings) -> None:
@@ -285,7 +375,8 @@ def test_growth_is_fitted_to_the_median_times(monkeypatch: pytest.MonkeyPatch, t
         (RUNTIME, ("[timing]\nrepeats = 4\nbatch_size = 3\n", ""), r"timed.toml: timing is not set"),
         (RUNTIME, ('kind = "runtime"', ""), r"timed.toml: train is not set"),
         (RUNTIME, ('conv = "gin"', 'conv = "gin"\nreduced = { epochs = 2 }'), r"GIN: train, reduced: expected none"),
-        (RUNTIME, ('kind = "runtime"', 'kind = "run"'), r"kind: expected one of training, runtime, complexity"),
+        (RUNTIME, ('kind = "runtime"', 'kind = "run"'), r"kind: expected one of training, runtime, step, complexity"),
+        (RUNTIME, ('kind = "runtime"', 'kind = "step"'), r"timed.toml: train is not set"),
         (RUNTIME, ("repeats = 4", "repeats = 0"), r"timing: repeats: expected at least 1, got 0"),
         (RUNTIME, ("repeats = 4", 'clock = "cpu"\nthreads = 2'), r'clock: expected "wall" for 2 threads'),
         (RUNTIME, ("repeats = 4", 'reference = "MLP"'), r"model: expected one of GCN, SIR-GCN, GIN, got 'MLP'"),
@@ -327,3 +418,5 @@ def test_command_line_times_a_column_as_json_and_refuses_other_threads(tmp_path:
     ]
     with pytest.raises(ValueError, match=r"--threads: timed is timed on 1; --set timing.threads=2 and timing"):
         CliRunner().invoke(app, [*command, "--threads", "2"], catch_exceptions=False)
+    with pytest.raises(ValueError, match="--jobs: expected 1 for timed, whose runs are timed, got 2"):
+        CliRunner().invoke(app, [*command, "--jobs", "2", "--dry-run"], catch_exceptions=False)

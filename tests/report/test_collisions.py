@@ -13,7 +13,6 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 # DictionaryLookup that is learnt in seconds.
 SMALL = """
-title = "DictionaryLookup, small"
 data = "dictionary_lookup"
 preset = "dictionary_lookup"
 columns = [{ title = "n=4", options = { n = 4, num_graphs = 500 } }]

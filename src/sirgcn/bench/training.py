@@ -80,7 +80,7 @@ def runs(epoch: Epoch) -> dict[str, Callable[[], Any]]:
 
     def engine() -> None:
         for batch in task.batches("train", epoch.batch_size, generator=trainer.generator):
-            trainer._step(batch)
+            trainer.step(batch)
         trainer.evaluate(*epoch.evaluated)
 
     def batches() -> None:

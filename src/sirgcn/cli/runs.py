@@ -155,7 +155,10 @@ def _chosen(
         for run in plan(experiment, row, place, _seeds(seeds), reduced)
     ]
     if not runs:
-        raise ValueError(f"models: expected rows of the columns {', '.join(columns or [])}, got none of them")
+        having = (experiment for experiment, place in zip(experiments, places, strict=True) if place != [])
+        known = dict.fromkeys(row.title for experiment in having for row in experiment.models)
+        asked = f"{', '.join(models or [])} for {', '.join(columns or [])}"
+        raise ValueError(f"--models: expected one of {', '.join(known)}, got {asked}")
     for experiment in experiments:
         _warn_of_seeds(experiment, {run.seed for run in runs if run.experiment is experiment})
     return seed_by_seed(runs)
@@ -201,6 +204,8 @@ def _settings(
     timed = [experiment for experiment in experiments if experiment.kind != "training"]
     if timed and device != "cpu":
         raise ValueError(f"--device: {timed[0].name} is timed on the cpu, got {device!r}")
+    if timed and jobs > 1:
+        raise ValueError(f"--jobs: expected 1 for {timed[0].name}, whose runs are timed, got {jobs}")
     if timed and threads not in (None, timed[0].timing.threads):
         wanted = timed[0].timing.threads
         raise ValueError(

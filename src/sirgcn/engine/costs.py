@@ -56,7 +56,7 @@ class Costs:
         A cell that was run in the other form alone takes the time of its epochs. One that was not run takes the time of
         its row in the nearest column, times how much longer the rows that have both columns take in this one (the
         median). Without such a column it goes likewise by a column of another experiment of the table, and without that
-        by the median of the other rows.
+        by the median of the other rows, a network of its own by those of such networks.
         """
         columns = [entry.title for entry in experiment.columns]
 
@@ -74,8 +74,9 @@ class Costs:
                 return replace(there[model], seconds=there[model].seconds * median(growth or [1.0]))
         if not here:
             return None
-        seconds = median(cost.seconds for cost in here.values())
-        return Cost(seconds, is_shipped=any(cost.is_shipped for cost in here.values()))
+        has_own = {row.title: row.network is not None for row in experiment.models}
+        alike = [cost for row, cost in here.items() if has_own[row] == has_own[model]] or list(here.values())
+        return Cost(median(cost.seconds for cost in alike), is_shipped=any(cost.is_shipped for cost in alike))
 
     def _column(self, experiment: Experiment, column: str, reduced: bool) -> dict[str, Cost]:
         """What is known of a column, by row."""

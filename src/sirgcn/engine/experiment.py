@@ -203,7 +203,6 @@ class Experiment:
         models: the rows.
         columns: the columns.
         train: the protocol.
-        title: of the block.
         table: the paper's table; None for what the paper does not have.
         preset: the arguments of `SIRNet`: the name of a preset, or `"schema"` for those that the data ask for.
         variant: of the layer, `"published"` for a reproduction of the paper's figures.
@@ -212,10 +211,9 @@ class Experiment:
         splits: published splits of the data; seed s takes the split s modulo their number.
         scale: the factor from our metric to the table's unit.
         reduced: the changes of `train`, or of `timing`, in a reduced run.
-        notes: what a reader of the table must know.
-        kind: `"training"`, or what is timed, without training: `"runtime"`, inference over the test set, or
-            `"complexity"`, one layer as its input grows, on graphs that `data = "random"` draws.
-        timing: how, of the last two kinds.
+        kind: `"training"`, or what is timed: `"runtime"`, inference over the test set; `"step"`, a step of the
+            protocol's training; `"complexity"`, one layer as its input grows, on graphs that `data = "random"` draws.
+        timing: how, of the last three kinds.
         axes: along which a layer's time grows.
     """
 
@@ -224,7 +222,6 @@ class Experiment:
     models: tuple[ModelConfig, ...]
     columns: tuple[ColumnConfig, ...]
     train: TrainConfig = field(default_factory=TrainConfig)
-    title: str = ""
     table: int | None = None
     preset: str = "schema"
     variant: Literal["corrected", "published"] = "corrected"
@@ -233,8 +230,7 @@ class Experiment:
     splits: int = 1
     scale: float = 1.0
     reduced: dict[str, Any] = field(default_factory=dict)
-    notes: str = ""
-    kind: Literal["training", "runtime", "complexity"] = "training"
+    kind: Literal["training", "runtime", "step", "complexity"] = "training"
     timing: TimingConfig = field(default_factory=TimingConfig)
     axes: tuple[AxisConfig, ...] = ()
 
@@ -246,17 +242,17 @@ class Experiment:
                 raise ConfigError(f"{self.name}: expected entries of different titles, got {titles}")
         if (self.kind == "complexity") != (self.data == "random"):
             raise ConfigError(f'data: expected "random" for a complexity and for nothing else, got {self.data!r}')
-        if self.kind == "runtime":
+        if self.kind in ("runtime", "step"):
             self.model(self.timing.reference)
         # What rows and the reduced form change is checked now, not when a run comes to it.
         for is_reduced in (False, True):
             if self.kind != "training":
                 self.timing_for(is_reduced)
             for model in self.models:
-                if self.kind == "training":
-                    self.train_for(model, is_reduced)
-                elif model.train or model.reduced:
-                    raise ConfigError(f"{self.name}: {model.title}: train, reduced: expected none, nothing is trained")
+                own = {"training": (), "step": ("reduced",)}.get(self.kind, ("train", "reduced"))
+                if any(getattr(model, name) for name in own):
+                    raise ConfigError(f"{self.name}: {model.title}: {', '.join(own)}: expected none of a {self.kind}")
+                self.train_for(model, is_reduced)
 
     def model(self, title: str) -> ModelConfig:
         """The row of that title."""
@@ -269,7 +265,8 @@ class Experiment:
     def train_for(self, model: ModelConfig, is_reduced: bool = False) -> TrainConfig:
         """The protocol for a row, full or reduced."""
         full = changed(self.train, model.train, f"{model.title}: train")
-        return changed(full, self.reduced_for(model), f"{model.title}: reduced") if is_reduced else full
+        is_shorter = is_reduced and self.kind == "training"
+        return changed(full, self.reduced_for(model), f"{model.title}: reduced") if is_shorter else full
 
     def reduced_for(self, model: ModelConfig) -> dict[str, Any]:
         """What a reduced run of a row changes."""
@@ -293,12 +290,29 @@ def names() -> tuple[str, ...]:
 def load(name: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     """An experiment by its name in the package or the path of a TOML file, changed by overrides (`train.lr=1e-3`).
 
-    One that is changed gets a name of its own and belongs to no table, so that its results stay apart.
+    A file with `like = "minesweeper"`, or the path of another file, has what that one has, changed by its own keys: a
+    table key by key, a row by those of the same title, and rows of new titles after the others. It says its own
+    `table`. Of an experiment of another kind it has data, columns and models, and the training if it trains.
+
+    One that is changed by overrides gets a name of its own and belongs to no table, so that its results stay apart.
     """
     # Here, not above: the report knows experiments, and never loads torch.
     from sirgcn.engine.network import check_names
 
-    path = Path(name)
+    stem, where, data = _read(name)
+    for override in overrides:
+        _override(data, override)
+    if overrides:
+        data |= {"name": re.sub(r"[^A-Za-z0-9.=_+-]+", "_", "+".join([stem, *overrides])), "table": None}
+    _check_sections(data, where)
+    experiment: Experiment = from_dict(Experiment, {"name": stem, **data}, where)
+    check_names(experiment, where)
+    return experiment
+
+
+def _read(name: str | Path, beside: Path = Path(), readers: tuple[str, ...] = ()) -> tuple[str, str, dict[str, Any]]:
+    """The name of an experiment, its file and its keys, with those of the one that it is like."""
+    path = beside / name
     if path.suffix == ".toml":
         if not path.is_file():
             raise ConfigError(f"{path}: there is no such file")
@@ -311,17 +325,47 @@ def load(name: str | Path, overrides: Sequence[str] = ()) -> Experiment:
         data = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{where}: not TOML: {error}") from error
-    for override in overrides:
-        _override(data, override)
-    if overrides:
-        data |= {"name": re.sub(r"[^A-Za-z0-9.=_+-]+", "_", "+".join([path.stem, *overrides])), "table": None}
-    _check_sections(data, where)
-    experiment: Experiment = from_dict(Experiment, {"name": path.stem, **data}, where)
-    check_names(experiment, where)
-    return experiment
+    if "like" in data:
+        like = data.pop("like")
+        if not isinstance(like, str) or where in readers:
+            raise ConfigError(f"{where}: like: expected another experiment, got {like!r}")
+        data = _merged(_taken(_read(like, path.parent, (*readers, where))[2], data.get("kind", "training")), data)
+    return path.stem, where, data
 
 
-_SECTIONS = {"training": ("train",), "runtime": ("timing",), "complexity": ("timing", "axes")}
+def _taken(base: dict[str, Any], kind: str) -> dict[str, Any]:
+    """What an experiment of a kind takes from another."""
+    base.pop("table", None)
+    if base.get("kind", "training") == kind:
+        return base
+    trained = ("train",) if "train" in _SECTIONS.get(kind, ()) else ()
+    rows = [
+        {key: value for key, value in row.items() if key not in ("train", "reduced") or key in trained}
+        for row in base.get("models", [])
+    ]
+    shared = ("data", "preset", "variant", "redraw", "columns", *trained)
+    return {key: base[key] for key in shared if key in base} | {"models": rows}
+
+
+def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    found = {**base, **own}
+    for key in base.keys() & own.keys():
+        if isinstance(base[key], dict) and isinstance(own[key], dict):
+            found[key] = _merged(base[key], own[key])
+        elif key == "models" and isinstance(own[key], list) and all(isinstance(row, dict) for row in own[key]):
+            rows = {row["title"]: row for row in base[key]}
+            for row in own[key]:
+                rows[row.get("title")] = _merged(rows.get(row.get("title"), {}), row)
+            found[key] = list(rows.values())
+    return found
+
+
+_SECTIONS = {
+    "training": ("train",),
+    "runtime": ("timing",),
+    "step": ("train", "timing"),
+    "complexity": ("timing", "axes"),
+}
 
 
 def _check_sections(data: Mapping[str, Any], where: str) -> None:

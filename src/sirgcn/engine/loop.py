@@ -120,7 +120,7 @@ class Trainer:
         while state.epoch < self.config.epochs and not state.stopped:
             self._set_lr()
             for batch in self._rest_of_epoch():
-                self._step(batch)
+                self.step(batch)
                 state.step += 1
                 state.seconds = time.perf_counter() - started
                 stop = self.should_stop()
@@ -215,7 +215,8 @@ class Trainer:
             found: Tensor = objective(batch.x, self._graph(batch), rows, batch.y, loss)
         return found
 
-    def _step(self, batch: Data) -> None:
+    def step(self, batch: Data) -> None:
+        """One step of AdamW on a batch; a loss or gradient that is not finite is refused."""
         if not self.model.training:
             self.model.train()
         loss = self._training_loss(batch)

@@ -24,7 +24,7 @@ from sirgcn.engine.environment import commit, environment, peak_memory_mb
 from sirgcn.engine.experiment import Experiment
 from sirgcn.engine.loop import Interrupted, Trainer
 from sirgcn.engine.network import build
-from sirgcn.engine.runtime import time_growth, time_inference
+from sirgcn.engine.runtime import time_growth, time_passes
 from sirgcn.engine.strict import ConfigError
 from sirgcn.ops.aggregate import choose_backend
 
@@ -68,17 +68,17 @@ class Run:
             "variant": self.experiment.variant,
             "model": {**model.architecture, "options": model.options, "budget": model.budget},
         }
-        if self.experiment.kind == "training":
+        if self.experiment.kind in ("training", "step"):
             found["train"] = asdict(self.experiment.train_for(model, self.reduced))
-        else:
+        if self.experiment.kind != "training":
             found["timing"] = asdict(self.experiment.timing_for(self.reduced))
             found["axes"] = [asdict(axis) for axis in self.experiment.axes]
         return json.loads(json.dumps(found))
 
     @property
     def side_by_side(self) -> tuple[Any, ...]:
-        """Runs for which this is equal are made in one process: the rows of a runtime table's column."""
-        return (*self.key[:2], *self.key[3:]) if self.experiment.kind == "runtime" else self.key
+        """Runs for which this is equal are made in one process: the rows of a column that are timed in turn."""
+        return (*self.key[:2], *self.key[3:]) if self.experiment.kind in ("runtime", "step") else self.key
 
     @property
     def cell(self) -> str:
@@ -317,7 +317,7 @@ def _timed(runs: Sequence[Run], settings: Settings, should_stop: Callable[[], bo
         found = [time_growth(experiment, model, first.seed, timing, should_stop) for model in models]
     else:
         column, task = experiment.column(first.column), _load(first, settings)
-        found = time_inference(experiment, column, models, task, first.seed, timing, should_stop)
+        found = time_passes(experiment, column, models, task, first.seed, timing, should_stop)
     return [fields | {"environment": where} for fields in found]
 
 

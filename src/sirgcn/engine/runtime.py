@@ -1,6 +1,6 @@
-"""Times as experiments: inference over a test set (Tables 6 and 7), and how a layer's time grows (Table 8).
+"""Times as experiments: of inference (Tables 6 and 7), of a training step, of a layer whose input grows (Table 8).
 
-Nothing is trained: a time does not depend on the values of the weights.
+No model is trained to the end: a time does not depend on the values of the weights.
 """
 
 import math
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from statistics import fmean, median
 from typing import Any
 
@@ -30,8 +31,11 @@ _WARM_SECONDS = 1.0
 # The building of batches, which is timed beside the models; no title of a row.
 _BATCHES = ""
 
+# So many batches of the training set stand for all.
+_STEPS = 4
 
-def time_inference(
+
+def time_passes(
     experiment: Experiment,
     column: ColumnConfig,
     models: Sequence[ModelConfig],
@@ -40,31 +44,42 @@ def time_inference(
     timing: TimingConfig,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[dict[str, Any]]:
-    """Inference over the test set, all models in one interleaved measurement: what the records say, model by model.
+    """Passes over batches, all models in one interleaved measurement: what the records say, model by model.
 
-    A sample is one pass in eval mode, without gradients, over batches that were built beforehand; what a model does
-    with the edges, such as grouping them, is in it. `samples` holds, repetition by repetition, the seconds of the
-    model (`forward`), of the reference row (`reference`, timed in any case) and of building the batches (`batches`).
+    Of the kind `"runtime"` a sample is inference over the test set, in eval mode and without gradients; of the kind
+    `"step"` it is a step of the protocol's training, the mean over the first batches of the training set. Batches are
+    built beforehand; what a model does with the edges, such as grouping them, is in the time. `samples` holds,
+    repetition by repetition, the seconds of the model (`forward`, for a step all of it), of the reference row
+    (`reference`, timed in any case) and of building the batches (`batches`).
     """
     started = time.perf_counter()
+    is_step = experiment.kind == "step"
     rows = {model.title: model for model in (experiment.model(timing.reference), *models)}
     passes, sizes = dict[str, Callable[[], object]](), dict[str, int]()
-    batches = list(task.batches("test", timing.batch_size))
+
+    def built() -> Iterable[Data]:
+        if is_step:
+            return islice(task.batches("train", experiment.train.batch_size), _STEPS)
+        return task.batches("test", timing.batch_size)
+
+    batches = list(built())
     for title, model in rows.items():
         torch.manual_seed(seed)
         network = build(experiment, model, task, column.options)
         sizes[title] = sum(p.numel() for p in network.parameters())
-        # The trainer knows how a model is called; nothing is learnt here.
-        trainer = Trainer(network.eval(), task, experiment.train)
-        passes[title] = partial(_each, trainer.predict, batches)
-    passes[_BATCHES] = lambda: _each(lambda batch: None, task.batches("test", timing.batch_size))
+        # The trainer knows how a model is called and what a step is.
+        trainer = Trainer(network.eval(), task, experiment.train_for(model))
+        passes[title] = partial(_each, trainer.step if is_step else torch.no_grad()(trainer.predict), batches)
+    passes[_BATCHES] = lambda: _each(lambda batch: None, built())
     samples = _interleaved(passes, timing, should_stop)
+    if is_step:
+        samples = {title: [seconds / len(batches) for seconds in found] for title, found in samples.items()}
     seconds = (time.perf_counter() - started) / len(models)
     data = {"name": task.name, "version": task.version, "sha256": task.graphs.sha256()}
     return [
         {
             "metrics": {"test": fmean(samples[model.title]), "batches": fmean(samples[_BATCHES])},
-            "metric": "seconds",
+            "metric": "step_seconds" if is_step else "seconds",
             "higher_is_better": False,
             "repeats": len(samples[model.title]),
             "samples": {
@@ -144,10 +159,9 @@ def _layer(conv: str, options: dict[str, Any], size: tuple[int, int, int], seed:
     graph = as_neighbors(torch.randint(nodes, (2, edges), generator=generator), nodes, nodes)
     torch.manual_seed(seed)
     layer = make_conv(conv, width, width, **options).eval()
-    return lambda: layer(h, graph)
+    return torch.no_grad()(lambda: layer(h, graph))
 
 
-@torch.no_grad()
 def _interleaved(
     runs: Mapping[str, Callable[[], object]], timing: TimingConfig, should_stop: Callable[[], bool]
 ) -> dict[str, list[float]]:

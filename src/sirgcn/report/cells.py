@@ -18,6 +18,9 @@ from sirgcn.report.runs import Run, as_number
 OURS = "SIR-GCN"
 """The paper's model, to which runtimes are compared."""
 
+STEPS = "Training steps"
+"""The table of the times of training steps, a column per experiment."""
+
 Verdict = Literal["inside", "better", "worse"]
 
 
@@ -207,12 +210,14 @@ def _slope_text(name: str, slope: float, error: float, claimed: int | None) -> s
 def compare(runs: Iterable[Run]) -> tuple[Comparison, ...]:
     """The paper's eight tables with the runs in their cells, then a table per experiment that the paper does not have.
 
+    The times of training steps, each data set's an experiment of the package, are in one table.
     Runs of the published variant fill the paper's rows. Another variant, or a model that the table lacks, gets a row of
     its own below. Full and reduced runs are never mixed: full ones count where there are any.
     """
     by_table: dict[int | str, list[Run]] = defaultdict(list)
     for run in runs:
-        by_table[run.experiment if run.table is None else run.table].append(run)
+        name = STEPS if run.is_step and run.experiment in packaged() else run.experiment
+        by_table[name if run.table is None else run.table].append(run)
     found = [_compare(table, by_table.pop(number, [])) for number, table in enumerate(load_claims(), start=1)]
     for key, own in by_table.items():
         if isinstance(key, int):
@@ -283,10 +288,15 @@ def _own_table(experiment: str, runs: list[Run]) -> Table:
     """A table without claims for an experiment that the paper does not have."""
     # A failed run may not know its metric: a finished one of the same column comes after it and counts.
     in_order = sorted(runs, key=lambda run: run.status == "done")
-    columns = {run.column: Column(run.column, run.metric, "", run.higher_is_better) for run in in_order}
+    columns = {
+        run.column: Column(run.column, run.metric, "s" * (run.metric in _TIMES), run.higher_is_better)
+        for run in in_order
+    }
     models = dict.fromkeys(run.model for run in runs)
     rows = tuple(Row(model, ("",) * len(columns)) for model in models)
-    return Table(None, _KINDS.get(in_order[-1].metric, "score"), experiment, "", tuple(columns.values()), rows)
+    last = in_order[-1].metric
+    kind: Kind = "runtime" if last in _TIMES else "complexity" if last == "complexity" else "score"
+    return Table(None, kind, experiment, "", tuple(columns.values()), rows)
 
 
-_KINDS: dict[str, Kind] = {"seconds": "runtime", "complexity": "complexity"}
+_TIMES = ("seconds", "step_seconds")

@@ -16,9 +16,10 @@ METRICS = {
     "mae": "mean absolute error",
     "mse": "mean squared error",
     "seconds": "inference time",
+    "step_seconds": "time of a training step",
     "complexity": "order of growth",
 }
-"""The metrics of the paper's tables, by the name that a record gives them."""
+"""The metrics of the paper's tables and of our own times, by the name that a record gives them."""
 
 Kind = Literal["score", "runtime", "complexity"]
 

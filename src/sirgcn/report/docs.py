@@ -3,7 +3,7 @@
 | marker | what it holds |
 |---|---|
 | `<!-- results: summary -->` | how much was run and how it compares, in a sentence |
-| `<!-- results: table 1 -->` | a table of the paper with ours; `table zinc_edges` one of our own experiments |
+| `<!-- results: table 1 -->` | a table of the paper with ours; `table zinc_edges`, `table Training steps` of our own |
 | `<!-- results: table 1 / SIR-GCN / n=10 -->` | one figure of ours, within a sentence |
 | `<!-- results: reading 1 -->` | what our figures of a table of the paper say beside it |
 | `<!-- results: models -->` | the models that a row of an experiment can name |
@@ -18,10 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sirgcn.engine.strict import ConfigError
-from sirgcn.report.cells import Comparison
+from sirgcn.report.cells import STEPS, Comparison
 from sirgcn.report.runtimes import reading
 from sirgcn.report.scores import score_reading
 from sirgcn.report.tables import as_markdown, markdown, ours_text
+
+_NOTHING = "Nothing was run yet."
 
 _MARKED = re.compile(r"(<!-- results: (.+?) -->)(.*?)(<!-- /results -->|(?=<!-- results:)|\Z)", re.DOTALL)
 
@@ -84,6 +86,8 @@ def _text(key: str, comparisons: Sequence[Comparison]) -> str:
             for cell in comparison.cells:
                 if [cell.model, cell.column.name] == place:
                     return ours_text(comparison, cell) or "not run"
+    if key == f"table {STEPS}":
+        return f"\n\n{_NOTHING}\n\n"
     raise ConfigError(
         f"<!-- results: {key} -->: expected summary, table N or table N / MODEL / COLUMN with names of that table"
     )
@@ -106,6 +110,6 @@ def _reading(key: str, comparisons: Sequence[Comparison]) -> str:
     for comparison in comparisons:
         if key == f"reading {comparison.table.number}":
             read = score_reading if comparison.table.kind == "score" else reading
-            sentences = read(comparison) or ["Nothing was run yet."]
+            sentences = read(comparison) or [_NOTHING]
             return "\n\n" + "\n".join(f"- {as_markdown(sentence)}" for sentence in sentences) + "\n\n"
     raise ConfigError(f"<!-- results: {key} -->: expected reading N with the number of a table of the paper")

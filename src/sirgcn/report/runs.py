@@ -57,6 +57,11 @@ class Run:
         return as_number(self.metrics.get("test")) * self.scale
 
     @property
+    def is_step(self) -> bool:
+        """Whether training steps were timed, and nothing trained."""
+        return {"train", "timing"} <= self.config.keys()
+
+    @property
     def making(self) -> str:
         """How the data came about: their version without the seed that drew them."""
         return re.sub(r", seed \d+", "", str(self.data.get("version", "")))

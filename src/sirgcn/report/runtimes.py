@@ -26,10 +26,10 @@ def timing_notes(comparison: Comparison) -> list[str]:
     if comparison.table.kind == "complexity":
         return [f"Ours: one layer in inference, random graphs whose edges were grouped beforehand; {machine}."]
     size = _several(entry.get("batch_size") for entry in timing)
-    return [
-        f"Ours: one pass over the test set, untrained weights, batches of {size} graphs built beforehand, "
-        f"all models in turn in every repetition; {machine}."
-    ]
+    what = f"one pass over the test set, untrained weights, batches of {size} graphs built beforehand"
+    if all(run.is_step for run in runs):
+        what = "the mean over the first batches of the training set, built beforehand, forward, backward and update"
+    return [f"Ours: {what}, all models in turn in every repetition; {machine}."]
 
 
 def ratio_text(comparison: Comparison, cell: Cell) -> str:

@@ -9,8 +9,8 @@ from sirgcn.report.claims import Column
 from sirgcn.report.runtimes import span
 from sirgcn.report.tables import MARKS
 
-_TIMED_IN = {1: 6, 2: 7}
-"""The table in which the models of a table were timed side by side."""
+_TIMED_IN = {1: "Table 6", 2: "Table 7"}
+"""The table in which the models of a table were timed side by side; those of the others are in that of the steps."""
 
 
 def score_reading(comparison: Comparison) -> list[str]:
@@ -97,33 +97,26 @@ def _beaten(comparison: Comparison) -> list[str]:
 
 
 def _cost(comparison: Comparison) -> list[str]:
-    time, parameters = (_beside(comparison, cost) for cost in ("seconds_per_epoch", "parameters"))
-    other = _TIMED_IN.get(comparison.table.number or 0)
-    sentences = []
-    if time and other:
-        sentences.append(f"Times are compared in Table {other}, where the models take turns.")
-    elif time:
-        what = f"The time of an epoch beside {OURS}, by the least of the runs of each"
-        sentences.append(f"{what}, which were not timed side by side: {time}.")
-    if parameters:
-        sentences.append(f"Parameters beside {OURS}: {parameters}.")
-    return sentences
+    ours = {cell.column: _parameters(cell) for cell in comparison.cells if cell.model == OURS}
+    beside = []
+    for line in comparison.lines:
+        pairs = ((_parameters(cell), ours.get(cell.column)) for cell in line.cells)
+        ratios = [theirs / of_ours for theirs, of_ours in pairs if theirs and of_ours]
+        if ratios and line.row.model != OURS:
+            beside.append(f"{line.row.model} {span(ratios)}x")
+    if not beside:
+        return []
+    where = _TIMED_IN.get(comparison.table.number or 0, "the table of training steps")
+    own = sorted({count for count in ours.values() if count})
+    size = f"{own[0]:,}" if len(own) == 1 else f"{own[0]:,} to {own[-1]:,}"
+    return [
+        f"Times are compared in {where}, where the models take turns.",
+        f"Parameters: {OURS} {size}; beside it: {', '.join(beside)}.",
+    ]
 
 
-def _beside(comparison: Comparison, cost: str) -> str:
-    ratios = {line.row.model: _ratios(comparison, line.cells, cost) for line in comparison.lines}
-    return ", ".join(f"{model} {span(values)}x" for model, values in ratios.items() if model != OURS and values)
-
-
-def _ratios(comparison: Comparison, cells: tuple[Cell, ...], cost: str) -> list[float]:
-    """In each column, by the least of the runs: in time, the one that the machine disturbed least."""
-    ours = {cell.column: _least(cell, cost) for cell in comparison.cells if cell.model == OURS}
-    pairs = ((_least(cell, cost), ours.get(cell.column)) for cell in cells)
-    return [theirs / of_ours for theirs, of_ours in pairs if theirs and of_ours]
-
-
-def _least(cell: Cell, cost: str) -> float | None:
-    return min((value for run in cell.runs if (value := getattr(run, cost))), default=None)
+def _parameters(cell: Cell) -> int | None:
+    return next((run.parameters for run in cell.runs if run.parameters), None)
 
 
 def _in(comparison: Comparison, column: Column) -> list[Cell]:
@@ -134,7 +127,7 @@ def _in(comparison: Comparison, column: Column) -> list[Cell]:
 
 
 def _better(one: Cell, other: Cell, value: Callable[[Cell], float]) -> bool:
-    """Whether `one` is better by more than the last digit that the table prints."""
+    """Whether `one` is better by more than half a unit of the last digit that the table prints."""
     difference = value(one) - value(other)
     unit = 10.0 ** -min(one.decimals, other.decimals)
     return (difference if one.column.higher_is_better else -difference) > unit / 2
