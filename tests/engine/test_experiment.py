@@ -138,11 +138,14 @@ def test_file_is_like_another_but_for_its_own_keys(tmp_path: Path) -> None:
         ('like = "zink"', r"experiment: expected .*got 'zink'; did you mean zinc"),
         ('like = "none.toml"', r"none.toml: there is no such file"),
         ('like = "zinc"\nmodels = 3', r"mine.toml: models: expected a list, got 3"),
-        ('like = "zinc"\n[[models]]\nconv = "gin"', r"mine.toml: models\[11\]: title is not set"),
+        ('like = "zinc"\n[[models]]\nconv = "gin"', r"mine.toml: models\[0\]: title is not set"),
+        ('like = "bad.toml"', r"mine.toml: models: expected a list, got 3"),
+        ('like = "bad.toml"\nkind = "runtime"\n[timing]', r"mine.toml: models: expected a list, got 3"),
         ('like = "zinc"\nkind = "complexity"\ndata = "random"', r"mine.toml: timing is not set"),
     ],
 )
 def test_what_cannot_be_like_another_is_refused(tmp_path: Path, text: str, error: str) -> None:
+    (tmp_path / "bad.toml").write_text('models = 3\ndata = "zinc"\ncolumns = []\n[train]\n')
     with pytest.raises(ConfigError, match=error):
         config.load(written(tmp_path, text))
 

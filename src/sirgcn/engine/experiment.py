@@ -339,12 +339,11 @@ def _taken(base: dict[str, Any], kind: str) -> dict[str, Any]:
     if base.get("kind", "training") == kind:
         return base
     trained = ("train",) if "train" in _SECTIONS.get(kind, ()) else ()
-    rows = [
-        {key: value for key, value in row.items() if key not in ("train", "reduced") or key in trained}
-        for row in base.get("models", [])
-    ]
-    shared = ("data", "preset", "variant", "redraw", "columns", *trained)
-    return {key: base[key] for key in shared if key in base} | {"models": rows}
+    for row in base.get("models", []) if _are_rows(base.get("models")) else []:
+        for key in {"train", "reduced"}.difference(trained):
+            row.pop(key, None)
+    shared = ("data", "preset", "variant", "redraw", "columns", "models", *trained)
+    return {key: base[key] for key in shared if key in base}
 
 
 def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -352,12 +351,17 @@ def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     for key in base.keys() & own.keys():
         if isinstance(base[key], dict) and isinstance(own[key], dict):
             found[key] = _merged(base[key], own[key])
-        elif key == "models" and isinstance(own[key], list) and all(isinstance(row, dict) for row in own[key]):
+        elif key == "models" and _are_rows(base[key]) and _are_rows(own[key]):
             rows = {row["title"]: row for row in base[key]}
             for row in own[key]:
-                rows[row.get("title")] = _merged(rows.get(row.get("title"), {}), row)
+                rows[row["title"]] = _merged(rows.get(row["title"], {}), row)
             found[key] = list(rows.values())
     return found
+
+
+def _are_rows(value: Any) -> bool:
+    """Whether rows can be told by their titles; where they cannot, the strict reading says what is wrong."""
+    return isinstance(value, list) and all(isinstance(row, dict) and isinstance(row.get("title"), str) for row in value)
 
 
 _SECTIONS = {
