@@ -133,7 +133,15 @@ def test_gatv2_of_tables_3_and_4_has_the_heads_and_weights_of_the_published_rows
     rows = {entry.name: entry.model("GATv2") for table in (3, 4) for entry in config.of_table(table)}
     assert len(rows) == 8
     for name, row in rows.items():
-        assert row.options == {"conv_options": {"heads": 8, "share_weights": False}}, name
+        assert row.options["conv_options"] == {"heads": 8, "share_weights": False}, name
+
+
+def test_rows_of_table_4_have_the_self_loops_of_the_published_ones_once() -> None:
+    # Those of ogbn-arxiv are in the data.
+    for name, loops in (("ogbg_molhiv", True), ("ogbn_arxiv", False)):
+        experiment = config.load(name)
+        assert {experiment.model(title).options["self_loops"] for title in ("GCN", "GAT", "GATv2")} == {loops}
+        assert experiment.columns[0].options.get("self_loops", False) is not loops
 
 
 def test_graph_transformer_of_table_5_is_attention_and_a_feed_forward_network_in_every_layer() -> None:
