@@ -112,6 +112,25 @@ def test_runs_without_samples_are_read_too_and_none_give_nothing() -> None:
     assert reading(compare([run()])[0]) == []
 
 
+def test_training_steps_are_read_without_the_paper_which_has_none() -> None:
+    config = {"train": {}, "timing": {"threads": 1, "clock": "cpu"}}
+    step = {"experiment": "zinc_step", "table": None, "column": "ZINC", "metric": "step_seconds", "config": config}
+    runs = [
+        timed("SIR-GCN", [0.2] * 2, [0.2] * 2, [0.1] * 2, **step),
+        timed("GCN", [0.1] * 2, [0.2] * 2, [0.1] * 2, **step),
+    ]
+    steps = compare(runs)[-1]
+    assert reading(steps) == [
+        "SIR-GCN is beaten in 1 of 1 cells: GCN at ZINC (0.50x ± 0.00).",
+        "Building the batches, the same for all models, takes at least ZINC 0.1 s; "
+        "counted in, the ratios are: GCN 0.67.",
+    ]
+    assert timing_notes(steps)[0].startswith("Ours: the mean over the first batches of the training set")
+    page = "".join(f"<!-- results: {what} Training steps --><!-- /results -->" for what in ("table", "reading"))
+    assert render_docs(page, compare([run()])).count("Nothing was run yet.") == 2
+    assert "GCN at ZINC" in render_docs(page, compare(runs))
+
+
 def test_samples_of_different_lengths_are_refused() -> None:
     with pytest.raises(ConfigError, match="samples: expected a time of each for every repetition"):
         timed("GCN", [1.0], [1.0, 2.0], [1.0, 2.0])

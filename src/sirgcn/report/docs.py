@@ -76,6 +76,8 @@ def _text(key: str, comparisons: Sequence[Comparison]) -> str:
         return summary(comparisons)
     if key == "models":
         return f"\n\n{_models()}\n\n"
+    if key.endswith(f" {STEPS}") and all(comparison.table.title != STEPS for comparison in comparisons):
+        return f"\n\n{_NOTHING}\n\n"
     if key.startswith("reading "):
         return _reading(key, comparisons)
     table, *place = key.removeprefix("table ").split(" / ")
@@ -86,8 +88,6 @@ def _text(key: str, comparisons: Sequence[Comparison]) -> str:
             for cell in comparison.cells:
                 if [cell.model, cell.column.name] == place:
                     return ours_text(comparison, cell) or "not run"
-    if key == f"table {STEPS}":
-        return f"\n\n{_NOTHING}\n\n"
     raise ConfigError(
         f"<!-- results: {key} -->: expected summary, table N or table N / MODEL / COLUMN with names of that table"
     )
@@ -108,7 +108,7 @@ def _models() -> str:
 
 def _reading(key: str, comparisons: Sequence[Comparison]) -> str:
     for comparison in comparisons:
-        if key == f"reading {comparison.table.number}":
+        if key in (f"reading {comparison.table.number}", f"reading {comparison.table.title}"):
             read = score_reading if comparison.table.kind == "score" else reading
             sentences = read(comparison) or [_NOTHING]
             return "\n\n" + "\n".join(f"- {as_markdown(sentence)}" for sentence in sentences) + "\n\n"

@@ -60,6 +60,15 @@ def _runtimes(comparison: Comparison) -> list[str]:
         equal = _by_model([(cell, ratio_text(comparison, cell)) for cell in level], columns)
         sentences.append(f"Level with {OURS}: {equal}.")
     both = [(cell, paper, ours) for cell, paper, ours in timed if not math.isnan(paper)]
+    return sentences + _beside_the_paper(comparison, both, level, columns) + _batches([cell for cell, *_ in timed])
+
+
+def _beside_the_paper(
+    comparison: Comparison, both: list[tuple[Cell, float, float]], level: list[Cell], columns: Mapping[str, int]
+) -> list[str]:
+    """How the ratios compare with the paper's; nothing where it has none."""
+    if not both:
+        return []
     told = [(cell, paper, ours) for cell, paper, ours in both if cell not in level]
     turned = [
         (cell, f"{ratio_text(comparison, cell)}, the paper {paper:.2f}x")
@@ -68,13 +77,12 @@ def _runtimes(comparison: Comparison) -> list[str]:
     ]
     where = "cells that are not level" if level else "cells"
     text = f"Faster or slower than {OURS} as in the paper: {len(told) - len(turned)} of {len(told)} {where}"
-    sentences.append(f"{text}; not {_by_model(turned, columns)}." if turned else f"{text}.")
+    order = f"{text}; not {_by_model(turned, columns)}." if turned else f"{text}."
     spans = []
     for model in dict.fromkeys(cell.model for cell, *_ in both):
         paper = span(paper for cell, paper, _ in both if cell.model == model)
         spans.append(f"{model} {span(ours for cell, _, ours in both if cell.model == model)} (the paper {paper})")
-    sentences.append(f"Ratios to {OURS}, least to largest: {'; '.join(spans)}.")
-    return sentences + _batches([cell for cell, *_ in timed])
+    return [order, f"Ratios to {OURS}, least to largest: {'; '.join(spans)}."]
 
 
 def _batches(cells: list[Cell]) -> list[str]:
