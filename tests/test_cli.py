@@ -288,6 +288,7 @@ def test_mistake_is_one_line_and_debug_shows_where() -> None:
             ["reproduce", "zinc", "--columns", "ZINC", "--columns", "zink"],
             "--columns: expected one of ZINC, got 'zink'",
         ),
+        (["reproduce", "table3", "-m", "PNA", "-c", "WikiCS"], "one of SIR-GCN, .*GatedGCN, got PNA for WikiCS"),
         (["data", "describe", "zink"], "ZINC"),
     ],
 )
