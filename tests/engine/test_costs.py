@@ -130,6 +130,20 @@ def test_epochs_of_the_other_form_tell_of_a_cell_that_was_run_in_it_alone(
     assert expected(experiment, settings, reduced=True)["c=2", "SIR-GCN"] == 5.0
 
 
+def test_changed_experiment_takes_as_long_as_the_epochs_of_the_one_that_it_was(
+    settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "small.toml").write_text(TOML)
+    changed = config.load(tmp_path / "small.toml", ["train.lr=0.1", "train.epochs=200"])
+    keep(settings, "c=2", "SIR-GCN", 10.0)
+    keep(settings, "c=2", "GIN", 20.0)
+    keep(settings, "c=2", "GIN", 7.0, experiment=changed.name)
+    found = expected(changed, settings)
+    assert found["c=2", "SIR-GCN"] == 40.0
+    # Its own runs go before.
+    assert found["c=2", "GIN"] == 7.0
+
+
 def test_what_is_not_known_is_not_counted_as_nothing(experiment: config.Experiment, settings: Settings) -> None:
     assert set(expected(experiment, settings).values()) == {None}
 

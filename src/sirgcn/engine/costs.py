@@ -53,10 +53,11 @@ class Costs:
     def find(self, experiment: Experiment, column: str, model: str, reduced: bool) -> Cost | None:
         """The median of the cell's runs, or the nearest that is known; None if nothing is.
 
-        A cell that was run in the other form alone takes the time of its epochs. One that was not run takes the time of
-        its row in the nearest column, times how much longer the rows that have both columns take in this one (the
-        median). Without such a column it goes likewise by a column of another experiment of the table, and without that
-        by the median of the other rows, a network of its own by those of such networks.
+        A cell that was run in the other form alone takes the time of its epochs, and one of an experiment that
+        overrides changed (`zinc+train.lr=0.01`) likewise that of the experiment itself. One that was not run takes the
+        time of its row in the nearest column, times how much longer the rows that have both columns take in this one
+        (the median). Without such a column it goes likewise by a column of another experiment of the table, and without
+        that by the median of the other rows, a network of its own by those of such networks.
         """
         columns = [entry.title for entry in experiment.columns]
 
@@ -90,16 +91,18 @@ class Costs:
                 yield from (self._column(other, column.title, reduced) for column in other.columns)
 
     def _told(self, experiment: Experiment, column: str, row: str, reduced: bool) -> Cost | None:
-        """Of the cell itself, in this form or in the other."""
-        cells = self._cells(experiment)
-        found, other = (cells.get((column, row, form)) for form in (reduced, not reduced))
-        if found is not None or other is None or not other.epochs:
+        """Of the cell itself, in this form or in the other; of a changed experiment also as it was before."""
+        own, before = self._cells(experiment.name), self._cells(experiment.name.partition("+")[0])
+        if (found := own.get((column, row, reduced))) is not None:
             return found
+        near = (cells.get((column, row, form)) for cells in (own, before) for form in (reduced, not reduced))
+        other = next((cost for cost in near if cost is not None and cost.epochs), None)
+        if other is None or not other.epochs:
+            return None
         epochs = experiment.train_for(experiment.model(row), reduced).epochs
         return replace(other, seconds=other.seconds * epochs / other.epochs, epochs=epochs)
 
-    def _cells(self, experiment: Experiment) -> Cells:
-        name = experiment.name
+    def _cells(self, name: str) -> Cells:
         if name not in self._known:
             self._known[name] = _shipped(name) | _medians(records.read(self.results / f"{name}.jsonl"))
         return self._known[name]
