@@ -385,3 +385,18 @@ def test_refusals_name_what_is_known(place: int) -> None:
 def test_fagcn_is_a_configuration_of_sirnet() -> None:
     assert isinstance(made("fagcn", 7), SIRNet)
     assert isinstance(made("h2gcn", 7), nn.Module)
+
+
+def test_fagcn_is_drawn_as_by_its_authors() -> None:
+    width = 300
+    net: Any = make_network("fagcn", width, width, 7, hidden_channels=width)
+    net.reset_parameters()
+    (readout,) = (module for module in net.readout.modules() if hasattr(module, "weight"))
+    for linear in (net.encoder, readout):
+        assert linear.weight.pow(2).mean().item() == pytest.approx(2 / width, rel=0.03)
+        # 90,000 draws of a normal distribution, by its fourth moment.
+        assert linear.weight.pow(4).mean().item() == pytest.approx(12 / width**2, rel=0.1)
+    gates = torch.cat(
+        [gate.weight for block in net.blocks for gate in (block.conv.gate_target, block.conv.gate_source)]
+    )
+    assert gates.pow(2).mean().item() == pytest.approx(4 / (2 * width + 1), rel=0.2)

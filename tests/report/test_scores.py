@@ -61,6 +61,17 @@ def test_reduced_runs_that_are_ranked_are_marked() -> None:
     assert "SIR-GCN is beaten by GIN (n=10: 1.00 (1)† against 0.90 (1)†)." in said
 
 
+def test_reduced_runs_of_a_model_that_was_run_in_full_too_are_ranked_where_settings_are_the_same() -> None:
+    short = {"reduced": True, "config": {"train": {"epochs": 20}}}
+    own = [run(test=1.0), run(test=0.8, **short), run(test=0.7, reduced=True, config={"train": {"epochs": 5}})]
+    said = score_reading(table1(*own, run(model="GCN", test=0.9, **short), run(model="GIN", test=0.5)))
+    assert "SIR-GCN is beaten by GCN (n=10: 0.90 (1)† against 0.80 (1)†)." in said
+    assert (
+        "Of 2 pairs of models that the paper ranks, 1 are in the same order here; "
+        "the other way round: GCN before SIR-GCN (n=10†)."
+    ) in said
+
+
 def test_medians_and_far_runs_of_a_cell_that_scatters_are_told() -> None:
     count = {"experiment": "hetero_edge_count", "table": 2, "metric": "mse", "higher_is_better": False, "column": "c=4"}
     values = [0.001, 0.002, 0.003, 0.2]

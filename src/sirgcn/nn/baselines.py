@@ -386,6 +386,13 @@ class FAGCN(Baseline):
             raise ValueError(f"in_channels: fagcn keeps the width, expected {out_channels}, got {in_channels}")
         self.eps = eps
         self.gate_target, self.gate_source = Linear(in_channels, 1), Linear(in_channels, 1, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw g as the authors do: one weight of both halves, by Glorot's normal distribution with a gain."""
+        super().reset_parameters()
+        for gate in (self.gate_target, self.gate_source):
+            nn.init.normal_(gate.weight, std=math.sqrt(2) * math.sqrt(2 / (2 * gate.in_channels + 1)))
 
     def convolve(self, h: Tensor, graph: Neighbors, first: Tensor | None = None) -> Tensor:
         gates = edge_scores(lambda t, s: (t + s).tanh(), self.gate_target(h), self.gate_source(h), graph)

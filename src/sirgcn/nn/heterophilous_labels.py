@@ -167,7 +167,9 @@ class GBKGNN(NodeNetwork):
 
     with ReLU and dropout between the layers. The gate :math:`g_{uv} = \mathrm{sigmoid}(\mathrm{leaky\_relu}(a_T^T W_G
     h_u + a_S^T W_G h_v))` says whether u and v are of one class: it is trained on that, too. The form of the gate is
-    that of the authors' code, whose second kernel reads h_u in place of the paper's h_v; here it is the paper's.
+    that of the authors' code (Xzh0u/GBK-GNN); where that differs from the paper, this is the paper's: there the second
+    kernel reads h_u in place of h_v, two kernels of half the width stand side by side where the width is even, and the
+    gates' loss takes g and 1 - g for logits, which makes it smaller at the same lambda.
 
     Args:
         num_layers: layers.

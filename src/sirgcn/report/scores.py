@@ -1,6 +1,7 @@
 """What a table of scores says: agreement with the paper, its ranking, where SIR-GCN is beaten, at what cost."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from statistics import median
 
@@ -58,12 +59,11 @@ def _ranking(comparison: Comparison) -> list[str]:
     """Pairs of models, column by column, whose order the paper's rounded means tell."""
     kept, level, turned = 0, dict[str, list[str]](), dict[str, list[str]]()
     for column in comparison.columns:
-        ranked = [cell for cell in _in(comparison, column) if cell.claim is not None]
-        place = f"{column.name}{MARKS['reduced'] * any(cell.is_reduced for cell in ranked)}"
-        for one, other in combinations(ranked, 2):
-            if _claimed(one) == _claimed(other):
+        for one, other in _pairs(comparison, column):
+            if one.claim is None or other.claim is None or _claimed(one) == _claimed(other):
                 continue
             first, second = (one, other) if _better(one, other, _claimed) else (other, one)
+            place = _place(first)
             if _better(second, first, _measured):
                 turned.setdefault(place, []).append(f"{second.model} before {first.model}")
             elif _better(first, second, _measured):
@@ -81,19 +81,17 @@ def _ranking(comparison: Comparison) -> list[str]:
 
 
 def _beaten(comparison: Comparison) -> list[str]:
-    beaten, columns = [], []
+    beaten, places = [], dict[str, None]()
     for column in comparison.columns:
-        cells = _in(comparison, column)
-        ours = next((cell for cell in cells if cell.model == OURS), None)
-        if ours is None or len(cells) == 1:
-            continue
-        columns.append(column.name)
-        better = [cell for cell in cells if _better(cell, ours, _measured)]
-        beaten += [f"{cell.model} ({column.name}: {_figure(cell)} against {_figure(ours)})" for cell in better]
-    if not columns:
+        for pair in _pairs(comparison, column):
+            other, ours = sorted(pair, key=lambda cell: cell.model == OURS)
+            if ours.model == OURS:
+                places[_place(ours)] = None
+                if _better(other, ours, _measured):
+                    beaten.append(f"{other.model} ({column.name}: {_figure(other)} against {_figure(ours)})")
+    if not places:
         return []
-    where = ", ".join(columns)
-    return [f"{OURS} is beaten by {', '.join(beaten)}." if beaten else f"{OURS} is not beaten in {where}."]
+    return [f"{OURS} is beaten by {', '.join(beaten)}." if beaten else f"{OURS} is not beaten in {', '.join(places)}."]
 
 
 def _cost(comparison: Comparison) -> list[str]:
@@ -119,11 +117,32 @@ def _parameters(cell: Cell) -> int | None:
     return next((run.parameters for run in cell.runs if run.parameters), None)
 
 
-def _in(comparison: Comparison, column: Column) -> list[Cell]:
-    """The cells of a column in which something was run: in full, or where SIR-GCN was not, reduced."""
+def _pairs(comparison: Comparison, column: Column) -> list[tuple[Cell, Cell]]:
+    """Two models each that were run in a column in the same form.
+
+    Where one was run in full and the other was not, reduced runs of the first stand in if their settings are the same.
+    """
     cells = [cell for cell in comparison.cells if cell.column == column and cell.runs]
-    reduced = all(cell.is_reduced for cell in cells if cell.model == OURS)
-    return [cell for cell in cells if cell.is_reduced == reduced] or cells
+    found = ((_like(one, other), _like(other, one)) for one, other in combinations(cells, 2))
+    return [(one, other) for one, other in found if one.runs and other.runs]
+
+
+def _like(cell: Cell, other: Cell) -> Cell:
+    """The cell in the form of the other; without runs where there are none of it."""
+    if cell.is_reduced or not other.is_reduced:
+        return cell
+    wanted = other.runs[0]
+    same = (
+        run
+        for run in cell.left_out
+        if run.reduced and (run.config.get("train"), run.making) == (wanted.config.get("train"), wanted.making)
+    )
+    return replace(cell, runs=tuple(same), left_out=())
+
+
+def _place(cell: Cell) -> str:
+    """The column's name, marked for reduced runs."""
+    return f"{cell.column.name}{MARKS['reduced'] * cell.is_reduced}"
 
 
 def _better(one: Cell, other: Cell, value: Callable[[Cell], float]) -> bool:
