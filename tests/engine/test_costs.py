@@ -120,6 +120,29 @@ def test_row_that_was_never_run_takes_as_long_as_those_of_its_kind(
     assert found["minesweeper", "FAGCN"] == 2.0
 
 
+def test_row_that_was_never_run_takes_as_long_as_its_training_step_tells(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "_shipped", lambda name: {})
+    for model, seconds, step in (
+        ("SIR-GCN", 100.0, 1.0),
+        ("GCN", 60.0, 0.5),
+        ("GatedGCN", None, 10.0),
+        ("CPGNN", None, 0.1),
+    ):
+        timed = {"experiment": "tolokers_step", "metric": "step_seconds", "metrics": {"test": step}, "epochs": None}
+        keep(settings, "tolokers", model, 1.0, **timed)
+        if seconds is not None:
+            keep(settings, "tolokers", model, seconds, experiment="tolokers", epochs=1000)
+    keep(settings, "minesweeper", "GatedGCN", 5.0, experiment="minesweeper")
+    found = expected(config.load("tolokers"), settings)
+    assert found["tolokers", "GatedGCN"] == pytest.approx(1100.0)
+    # In the reduced form it has 600 epochs, and the others 200.
+    assert expected(config.load("tolokers"), settings, reduced=True)["tolokers", "CPGNN"] == pytest.approx(6.6)
+    # Of a row whose step was not timed nothing but the others is known.
+    assert found["tolokers", "GAT"] == 80.0
+
+
 def test_epochs_of_the_other_form_tell_of_a_cell_that_was_run_in_it_alone(
     experiment: config.Experiment, settings: Settings
 ) -> None:

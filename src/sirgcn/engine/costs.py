@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,11 +24,13 @@ class Cost:
     Args:
         seconds: of the whole run.
         epochs: that a training had; None of a timing.
+        step: seconds of a training step, if that is what was timed.
         is_shipped: the time is that of the package's file and not of the folder's records.
     """
 
     seconds: float
     epochs: float | None = None
+    step: float | None = None
     is_shipped: bool = False
 
 
@@ -56,8 +57,9 @@ class Costs:
         A cell that was run in the other form alone takes the time of its epochs, and one of an experiment that
         overrides changed (`zinc+train.lr=0.01`) likewise that of the experiment itself. One that was not run takes the
         time of its row in the nearest column, times how much longer the rows that have both columns take in this one
-        (the median). Without such a column it goes likewise by a column of another experiment of the table, and without
-        that by the median of the other rows, a network of its own by those of such networks.
+        (the median). Without such a column it takes the time of the other rows of its own (the median; a network of its
+        own goes by such networks), times how much longer its training step takes, if steps were timed; if not, it goes
+        by a column of another experiment of the table, and without that by the other rows as they are.
         """
         columns = [entry.title for entry in experiment.columns]
 
@@ -68,16 +70,29 @@ class Costs:
 
         here = self._column(experiment, column, reduced)
         own = (self._column(experiment, title, reduced) for title in sorted(columns, key=nearness))
-        others = (there for there in self._relatives(experiment, reduced) if here.keys() & there)
-        for there in chain(own, others):
-            if model in there:
-                growth = [here[row].seconds / there[row].seconds for row in here.keys() & there if there[row].seconds]
-                return replace(there[model], seconds=there[model].seconds * median(growth or [1.0]))
-        if not here:
-            return None
+        found = _grown(model, here, own)
+        if found is not None or not here:
+            return found
         has_own = {row.title: row.network is not None for row in experiment.models}
-        alike = [cost for row, cost in here.items() if has_own[row] == has_own[model]] or list(here.values())
-        return Cost(median(cost.seconds for cost in alike), is_shipped=any(cost.is_shipped for cost in alike))
+        alike = {row: cost for row, cost in here.items() if has_own[row] == has_own[model]} or here
+        is_shipped = any(cost.is_shipped for cost in alike.values())
+        steps = self._steps(experiment, column, reduced)
+        scaled = [alike[row].seconds * steps[model] / steps[row] for row in alike.keys() & steps if model in steps]
+        if scaled:
+            return Cost(median(scaled), is_shipped=is_shipped)
+        others = (there for there in self._relatives(experiment, reduced) if here.keys() & there)
+        plain = Cost(median(cost.seconds for cost in alike.values()), is_shipped=is_shipped)
+        return _grown(model, here, others) or plain
+
+    def _steps(self, experiment: Experiment, column: str, reduced: bool) -> dict[str, float]:
+        """What the steps of a column's rows take, up to a factor, where they were timed."""
+        cells = self._cells(f"{experiment.name.partition('+')[0]}_step")
+        timed = {row.title: cells.get((column, row.title, False)) for row in experiment.models}
+        return {
+            row: cost.step * experiment.train_for(experiment.model(row), reduced).epochs
+            for row, cost in timed.items()
+            if cost is not None and cost.step
+        }
 
     def _column(self, experiment: Experiment, column: str, reduced: bool) -> dict[str, Cost]:
         """What is known of a column, by row."""
@@ -108,6 +123,15 @@ class Costs:
         return self._known[name]
 
 
+def _grown(row: str, here: Mapping[str, Cost], columns: Iterable[Mapping[str, Cost]]) -> Cost | None:
+    """A row's time in the first column that has it, times how much longer the rows of both take here."""
+    there = next((there for there in columns if row in there), None)
+    if there is None:
+        return None
+    growth = [here[other].seconds / there[other].seconds for other in here.keys() & there if there[other].seconds]
+    return replace(there[row], seconds=there[row].seconds * median(growth or [1.0]))
+
+
 def machines() -> list[str]:
     """Whose times the package has: processor and threads."""
     return list(_file()["machines"])
@@ -124,8 +148,9 @@ def measured(results: Path) -> dict[str, Any]:
         for (column, model, reduced), cost in _medians(kept).items():
             table = found["costs"].setdefault(name, {}).setdefault(column, {}).setdefault(model, {})
             form = next(form for form, is_reduced in _FORMS.items() if is_reduced == reduced)
-            # Three digits: no estimate is better, and the file changes less often than the records.
-            table[form] = {"seconds": float(f"{cost.seconds:.3g}"), "epochs": cost.epochs}
+            table[form] = {"seconds": _rounded(cost.seconds), "epochs": cost.epochs}
+            if cost.step:
+                table[form]["step"] = _rounded(cost.step)
         found["machines"] |= {_machine(record["environment"]) for record in kept if _is_timed(record)}
     return found | {"machines": sorted(found["machines"])}
 
@@ -144,6 +169,11 @@ def _machine(environment: Mapping[str, Any]) -> str:
     return f"{environment['cpu']}, {threads} thread{'' if threads == 1 else 's'}"
 
 
+def _rounded(seconds: float) -> float:
+    """Three digits: no estimate is better, and the file changes less often than the records."""
+    return float(f"{seconds:.3g}")
+
+
 def _is_timed(record: Mapping[str, Any]) -> bool:
     return record["status"] == "done" and record.get("seconds") is not None
 
@@ -156,6 +186,7 @@ def _medians(found: Iterable[Mapping[str, Any]]) -> Cells:
         place: Cost(
             median(record["seconds"] for record in same),
             median(record["epochs"] for record in same) if all(record.get("epochs") for record in same) else None,
+            median(record["metrics"]["test"] for record in same) if same[-1].get("metric") == "step_seconds" else None,
         )
         for place, same in cells.items()
     }
