@@ -21,8 +21,17 @@ UNIT = (
 PART = "third|quarter|fifth|sixth|seventh|eighth|ninth|tenth"
 THAN = r"of [^.]*\btime|less|more|shorter|longer|faster|slower"
 MEASURED = re.compile(rf"\b(?:(?:\d[\d.,]*|{COUNT})\s*(?:{UNIT})|(?:a|{COUNT}) (?:{PART})s? (?:{THAN})\b)")
-# Not measured: an invitation.
-EXCEPTIONS = ("# Your own graph in five minutes",)
+# A score has no unit: on the pages that have them any decimal is one.
+SCORED = (ROOT / "README.md", ROOT / "docs" / "results.md")
+SCORE = re.compile(r"\b\d+\.\d+")
+# Not measured: an invitation, versions, an example.
+EXCEPTIONS = (
+    "# Your own graph in five minutes",
+    "Python 3.11",
+    "PyTorch (2.9 or newer)",
+    "PyTorch Geometric (2.7 or newer)",
+    "(0.10 ± 0.00: from 0.085 to 0.115)",
+)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda page: page.name)
@@ -32,16 +41,17 @@ def test_the_python_blocks_of_a_page_run(page: Path) -> None:
         exec(compile(block, page.name, "exec"), namespace)
 
 
-def measured_figures(text: str) -> list[str]:
+def measured_figures(text: str, pattern: re.Pattern[str] = MEASURED) -> list[str]:
     """Numbers with a unit of time, memory or speed outside of what is generated, run or quoted."""
     for exception in EXCEPTIONS:
         text = text.replace(exception, "")
-    return [match.group() for match in MEASURED.finditer(NOT_TYPED.sub("`", text))]
+    return [match.group() for match in pattern.finditer(NOT_TYPED.sub("`", text))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_no_measured_figure_is_typed_by_hand(page: Path) -> None:
-    found = measured_figures(page.read_text("utf-8"))
+    text = page.read_text("utf-8")
+    found = measured_figures(text) + (measured_figures(text, SCORE) if page in SCORED else [])
     assert found == [], "write it from a record (`sirgcn report --docs`), compute it in a test, or leave the number out"
 
 
@@ -65,3 +75,12 @@ def test_a_planted_figure_is_found(planted: str) -> None:
     page = f"{generated}\n\nIt runs 200 epochs of 3 layers, `timeout=3 s`.\n\n$$2 s$$\n\n```bash\nsleep 5 s\n```\n\n"
     assert measured_figures(page) == []
     assert len(measured_figures(f"{page}It {planted}.")) == 1
+
+
+@pytest.mark.parametrize(
+    "planted", ["GIN reaches 0.267", "it has 94.02 on minesweeper", "a loss below 0.003", "| 0.3 |"]
+)
+def test_a_planted_score_is_found(planted: str) -> None:
+    page = "<!-- results: table 1 / GIN / n=10 -->0.80<!-- /results --> with Python 3.11 and `lr=0.01`.\n\n"
+    assert measured_figures(page, SCORE) == []
+    assert len(measured_figures(f"{page}{planted}.", SCORE)) == 1

@@ -45,6 +45,7 @@ def record(**changes: Any) -> dict[str, Any]:
             "python": "3.11.2",
             "platform": "Linux",
             "cpu": "A made-up processor",
+            "torch_cpu_capability": "AVX2",
             "device": "cpu",
             "threads": 1,
             "git": "0123456789abcdef",

@@ -55,7 +55,7 @@ def test_the_table_shows_both_ratios_and_the_number_of_repetitions() -> None:
     assert "|  | ours | 0.1333 ± 0.0577 (3), 0.50x ± 0.00 |" in text
     assert "- Ours: mean ± standard deviation (number of repetitions)." in text
     assert "batches of 256 graphs built beforehand" in text
-    assert "A made-up processor, threads: 1, clock: cpu." in text
+    assert "A made-up processor with AVX2, threads: 1, clock: cpu." in text
 
 
 def test_the_reading_names_who_is_faster_and_what_differs_from_the_paper() -> None:

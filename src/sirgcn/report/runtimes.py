@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 
 from sirgcn.report.cells import OURS, Cell, Comparison
-from sirgcn.report.runs import as_number
+from sirgcn.report.runs import Run, as_number
 
 # A slope that is further from its exponent is named.
 _NEAR = 0.15
@@ -22,7 +22,7 @@ def timing_notes(comparison: Comparison) -> list[str]:
     clock = f"clock: {_several(entry.get('clock') for entry in timing)}"
     loads = [f"{value:.0f}" for run in runs if (value := as_number(run.environment.get("load_at_start"))) >= 0]
     load = f", load of the machine before: {_least_to_largest(loads)}" if loads else ""
-    machine = f"{_several(run.environment.get('cpu') for run in runs)}, {threads}, {clock}{load}"
+    machine = f"{_several(map(_processor, runs))}, {threads}, {clock}{load}"
     if comparison.table.kind == "complexity":
         return [f"Ours: one layer in inference, random graphs whose edges were grouped beforehand; {machine}."]
     size = _several(entry.get("batch_size") for entry in timing)
@@ -30,6 +30,11 @@ def timing_notes(comparison: Comparison) -> list[str]:
     if all(run.is_step for run in runs):
         what = "the mean over the first batches of the training set, built beforehand, forward, backward and update"
     return [f"Ours: {what}, all models in turn in every repetition; {machine}."]
+
+
+def _processor(run: Run) -> str:
+    """With its vector instructions, which a time depends on; records of a GPU's times have none."""
+    return " with ".join(filter(None, (run.environment.get(key) for key in ("cpu", "torch_cpu_capability"))))
 
 
 def ratio_text(comparison: Comparison, cell: Cell) -> str:
