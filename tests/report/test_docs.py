@@ -31,7 +31,8 @@ def test_a_page_and_the_records_agree(page: Path) -> None:
 
 @pytest.mark.parametrize("file", sorted((ROOT / "results").glob("*.jsonl")), ids=lambda file: file.stem)
 def test_records_are_of_the_settings_that_the_experiment_has_now(file: Path) -> None:
-    experiment = load(file.stem)
+    name, *changes = file.stem.split("+")
+    experiment = load(name, changes)
     for record in records.read(file):
         run = Run(experiment, record["column"], record["model"], record["seed"], record["reduced"])
         assert record["config"] == run.config, f"{run}: run it again, and move the record to results/superseded"
