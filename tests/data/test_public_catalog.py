@@ -295,7 +295,7 @@ def test_the_docs_give_the_full_block_models_the_hash_of_the_records(name: str) 
     (digest,) = re.findall(rf"^\| {name}, .* graphs \| `(\w+)` \|$", (DOCS / "generated.md").read_text(), re.MULTILINE)
     files = (DOCS.parents[1] / "results").rglob(f"{name.lower()}*.jsonl")
     records = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
-    assert {record["data"]["sha256"] for record in records} == {digest}
+    assert {record["data"]["sha256"] for record in records if ", seed 0," in record["data"]["version"]} == {digest}
 
 
 def test_the_docs_name_every_folder() -> None:
