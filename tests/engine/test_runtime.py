@@ -217,7 +217,10 @@ def test_time_of_a_step_is_that_of_a_pass_over_the_number_of_batches(
 def test_steps_of_every_model_of_an_experiment_are_timed(name: str) -> None:
     experiment, base = config.load(name), config.load(name.removesuffix("_step"))
     assert (experiment.train, experiment.data, experiment.table) == (base.train, base.data, None)
-    assert [replace(row, reduced={}) for row in base.models] == list(experiment.models)
+    # CPGNN begins with its prior alone, of which a step would say little.
+    past = {row.title: {"pretraining": 0} for row in base.models if row.network == "cpgnn"}
+    expected = [replace(row, reduced={}, options=row.options | past.get(row.title, {})) for row in base.models]
+    assert expected == list(experiment.models)
     column = experiment.columns[0]
     timing = replace(experiment.timing, repeats=1, least=1)
     task = stand_in(experiment.data, column.options)
