@@ -42,7 +42,7 @@ def test_the_python_blocks_of_a_page_run(page: Path) -> None:
 
 
 def measured_figures(text: str, pattern: re.Pattern[str] = MEASURED) -> list[str]:
-    """Numbers with a unit of time, memory or speed outside of what is generated, run or quoted."""
+    """Numbers of a pattern, by default those with a unit, outside of what is generated, run or quoted."""
     for exception in EXCEPTIONS:
         text = text.replace(exception, "")
     return [match.group() for match in pattern.finditer(NOT_TYPED.sub("`", text))]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sirgcn.engine import records
-from sirgcn.engine.experiment import load
+from sirgcn.engine.experiment import load, split_name
 from sirgcn.engine.run import Run
 from sirgcn.engine.strict import ConfigError
 from sirgcn.report import collisions, compare, read_runs, render_docs, separation, write_docs
@@ -31,8 +31,7 @@ def test_a_page_and_the_records_agree(page: Path) -> None:
 
 @pytest.mark.parametrize("file", sorted((ROOT / "results").glob("*.jsonl")), ids=lambda file: file.stem)
 def test_records_are_of_the_settings_that_the_experiment_has_now(file: Path) -> None:
-    name, *changes = file.stem.split("+")
-    experiment = load(name, changes)
+    experiment = load(*split_name(file.stem))
     for record in records.read(file):
         run = Run(experiment, record["column"], record["model"], record["seed"], record["reduced"])
         assert record["config"] == run.config, f"{run}: run it again, and move the record to results/superseded"

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from sirgcn.engine import records
-from sirgcn.engine.experiment import FOLDER, Experiment, load, names
+from sirgcn.engine.experiment import FOLDER, Experiment, load, names, split_name
 
 _FORMS = {"full": False, "reduced": True}
 
@@ -86,7 +86,7 @@ class Costs:
 
     def _steps(self, experiment: Experiment, column: str, reduced: bool) -> dict[str, float]:
         """What the steps of a column's rows take, up to a factor, where they were timed."""
-        cells = self._cells(f"{experiment.name.partition('+')[0]}_step")
+        cells = self._cells(f"{split_name(experiment.name)[0]}_step")
         timed = {row.title: cells.get((column, row.title, False)) for row in experiment.models}
         return {
             row: cost.step * experiment.train_for(experiment.model(row), reduced).epochs
@@ -107,7 +107,7 @@ class Costs:
 
     def _told(self, experiment: Experiment, column: str, row: str, reduced: bool) -> Cost | None:
         """Of the cell itself, in this form or in the other; of a changed experiment also as it was before."""
-        own, before = self._cells(experiment.name), self._cells(experiment.name.partition("+")[0])
+        own, before = self._cells(experiment.name), self._cells(split_name(experiment.name)[0])
         if (found := own.get((column, row, reduced))) is not None:
             return found
         near = (cells.get((column, row, form)) for cells in (own, before) for form in (reduced, not reduced))

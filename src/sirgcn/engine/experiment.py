@@ -310,6 +310,12 @@ def load(name: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     return experiment
 
 
+def split_name(name: str) -> tuple[str, list[str]]:
+    """The experiment and the overrides that a changed one is named after: `zinc+train.lr=1e-3`."""
+    stem, *overrides = re.split(r"\+(?=[A-Za-z_][\w.]*=)", name)
+    return stem, overrides
+
+
 def _read(name: str | Path, beside: Path = Path(), readers: tuple[str, ...] = ()) -> tuple[str, str, dict[str, Any]]:
     """The name of an experiment, its file and its keys, with those of the one that it is like."""
     path = beside / name

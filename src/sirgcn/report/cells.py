@@ -1,7 +1,6 @@
 """Ours beside the paper's: the runs sorted into the cells of its tables."""
 
 import math
-import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -11,6 +10,7 @@ from statistics import fmean, median, stdev
 from typing import Literal
 
 from sirgcn.engine.experiment import names as packaged
+from sirgcn.engine.experiment import split_name
 from sirgcn.engine.strict import ConfigError
 from sirgcn.report.claims import Claim, Column, Kind, Row, Table, exponents, load_claims
 from sirgcn.report.runs import Run, as_number
@@ -140,8 +140,7 @@ class Cell:
         if self.table.number is not None and any(row.model == self.model for row in self.table.rows):
             start, model = ["reproduce", f"table{self.table.number}"], self.model
         elif self.all_runs:
-            # Changed settings are part of an experiment's name: zinc+train.lr=1e-3.
-            name, *changes = re.split(r"\+(?=[A-Za-z_][\w.]*=)", self.all_runs[0].experiment)
+            name, changes = split_name(self.all_runs[0].experiment)
             start = ["reproduce", name] if name in packaged() else ["train", f"{name}.toml"]
             model = self.all_runs[0].model
         else:
