@@ -15,9 +15,9 @@ from sirgcn.engine.experiment import Experiment, ModelConfig, TrainConfig
 from sirgcn.engine.loop import Interrupted, Trainer
 from sirgcn.engine.network import build, mean_log_degree
 from sirgcn.engine.run import Run, header
-from sirgcn.engine.strict import ConfigError
 from sirgcn.nn import NETWORKS, SIRNet, make_network
 from sirgcn.report.claims import load_claims
+from sirgcn.strict import ConfigError
 from tests.engine.standins import stand_in
 
 

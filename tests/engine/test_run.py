@@ -18,8 +18,8 @@ from sirgcn.engine import pool, records
 from sirgcn.engine.environment import ALLOCATOR, find_device
 from sirgcn.engine.pool import run_all
 from sirgcn.engine.run import DONE, FAILED, PAUSED, Run, Settings, execute, plan, seed_by_seed, unfinished
-from sirgcn.engine.strict import ConfigError
 from sirgcn.engine.tensorboard import TensorBoard
+from sirgcn.strict import ConfigError
 
 TOML = """
 data = "hetero_edge_count"

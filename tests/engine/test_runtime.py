@@ -28,11 +28,11 @@ from sirgcn.engine.run import (
     unfinished,
 )
 from sirgcn.engine.runtime import slope
-from sirgcn.engine.strict import ConfigError
 from sirgcn.engine.timing import interleave
 from sirgcn.report.cells import compare
 from sirgcn.report.claims import exponents, load_claims
 from sirgcn.report.runs import read_runs
+from sirgcn.strict import ConfigError
 from tests.engine.standins import stand_in
 from tests.report import fake
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sirgcn.engine.experiment import load, names
-from sirgcn.engine.strict import ConfigError
 from sirgcn.report.cells import Cell, Comparison, compare
 from sirgcn.report.claims import load_claims
 from sirgcn.report.runs import Run
+from sirgcn.strict import ConfigError
 from tests.report.fake import run
 
 SHORT = {"reduced": True, "reduced_why": "epochs = 5", "config": {"train": {"epochs": 5}}}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sirgcn.engine.strict import ConfigError, from_dict
 from sirgcn.report.claims import Claim, Table, load_claims, plain_formula
+from sirgcn.strict import ConfigError, from_dict
 
 PAPER = Path(os.environ.get("SIRGCN_PAPER") or Path(__file__).parents[3] / "shared" / "paper" / "paper.tex")
 TABLES = load_claims()
@@ -105,7 +105,7 @@ def valid() -> dict[str, Any]:
     [
         ({"title": "t"}, "unknown key 'title'"),
         ({"kind": "scores"}, "kind: expected one of score, runtime, complexity, got 'scores'"),
-        ({"number": "1"}, "number: expected int, got '1'"),
+        ({"number": "1"}, "number: expected a whole number, got '1'"),
         ({"rows": [{"model": "M", "cells": ["1.0 ± 0.1", "2.0 ± 0.1"]}]}, "M: expected 1 cells, got 2"),
         ({"rows": [{"model": "M", "cells": ["1.0 +- 0.1"]}]}, "M, a: expected a figure such as '0.10 ± 0.00'"),
         ({"rows": [{"model": "M", "cells": ["1.0 ± 0.10"]}]}, "M, a: expected a figure"),

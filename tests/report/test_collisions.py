@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sirgcn.engine.experiment import load
-from sirgcn.engine.strict import ConfigError
 from sirgcn.report.collisions import FILE, add_to_record, look_at, markdown, read_record
+from sirgcn.strict import ConfigError
 
 RESULTS = Path(__file__).parents[2] / "results"
 

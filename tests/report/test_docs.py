@@ -8,8 +8,8 @@ import pytest
 from sirgcn.engine import records
 from sirgcn.engine.experiment import load, split_name
 from sirgcn.engine.run import Run
-from sirgcn.engine.strict import ConfigError
 from sirgcn.report import collisions, compare, read_runs, render_docs, separation, write_docs
+from sirgcn.strict import ConfigError
 from tests.report.fake import folder
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sirgcn.engine.strict import ConfigError
 from sirgcn.report.runs import as_run, read_runs
+from sirgcn.strict import ConfigError
 from tests.report.fake import folder, record, run, write
 
 
@@ -72,9 +72,9 @@ def test_further_keys_are_kept() -> None:
     ("change", "message"),
     [
         ({"format": 2}, "format: expected 1, got 2"),
-        ({"split": "0"}, "split: expected int, got '0'"),
+        ({"split": "0"}, "split: expected a whole number, got '0'"),
         ({"status": "ok"}, "status: expected one of done, failed, got 'ok'"),
-        ({"reduced": 1}, "reduced: expected bool, got 1"),
+        ({"reduced": 1}, "reduced: expected true or false, got 1"),
         ({"metrics": {}}, "metric and metrics: expected of a finished run"),
     ],
 )

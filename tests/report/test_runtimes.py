@@ -5,12 +5,12 @@ import math
 
 import pytest
 
-from sirgcn.engine.strict import ConfigError
 from sirgcn.report import as_csv, compare, markdown, render_docs
 from sirgcn.report.cells import Cell, Comparison
 from sirgcn.report.claims import exponents, load_claims
 from sirgcn.report.runs import Run
 from sirgcn.report.runtimes import ratio_text, reading, span, timing_notes
+from sirgcn.strict import ConfigError
 from tests.report.fake import run, timed
 
 

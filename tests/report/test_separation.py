@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sirgcn.engine.strict import ConfigError
 from sirgcn.report.separation import FILE, markdown, measure, read_record, write_record
+from sirgcn.strict import ConfigError
 
 ROOT = Path(__file__).parents[2]
 

@@ -82,7 +82,7 @@ def reproduce(
         sirgcn reproduce minesweeper --jobs 2 --budget 2h
     """
     from sirgcn.engine import experiment as config
-    from sirgcn.engine.strict import check_name
+    from sirgcn.strict import check_name
 
     number = re.fullmatch(r"(?:table[\s_-]*)?(\d+)", what.strip(), re.IGNORECASE)
     if not number and Path(what).suffix != ".toml":
@@ -176,7 +176,7 @@ def _warn_of_seeds(experiment: "Experiment", asked: set[int]) -> None:
 
 def _titles(kind: str, asked: list[str] | None, experiments: "Sequence[Experiment]") -> list[list[str] | None]:
     """For each experiment its own among the titles, None for all; a title that none of them has is refused."""
-    from sirgcn.engine.strict import check_name
+    from sirgcn.strict import check_name
 
     if asked is None:
         return [None] * len(experiments)

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from sirgcn.engine.strict import ConfigError, changed, check_name, from_dict
+from sirgcn.strict import ConfigError, changed, check_name, from_dict
 
 FOLDER = files("sirgcn") / "experiments"
 """The experiments that come with the package."""

@@ -11,10 +11,10 @@ from sirgcn.data.catalog import find as find_dataset
 from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
 from sirgcn.engine.experiment import Experiment, ModelConfig
-from sirgcn.engine.strict import ConfigError
 from sirgcn.nn import PRESETS, SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, width_for_budget
 from sirgcn.nn.convs import find_conv
 from sirgcn.nn.networks import find_network, make_network
+from sirgcn.strict import ConfigError
 
 
 class EdgeNet(nn.Module):

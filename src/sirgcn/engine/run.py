@@ -25,8 +25,8 @@ from sirgcn.engine.experiment import Experiment
 from sirgcn.engine.loop import Interrupted, Trainer
 from sirgcn.engine.network import build
 from sirgcn.engine.runtime import time_growth, time_passes
-from sirgcn.engine.strict import ConfigError
 from sirgcn.ops.aggregate import choose_backend
+from sirgcn.strict import ConfigError
 
 DONE, FAILED, PAUSED = "done", "failed", "paused"
 

@@ -11,9 +11,9 @@ from typing import Literal
 
 from sirgcn.engine.experiment import names as packaged
 from sirgcn.engine.experiment import split_name
-from sirgcn.engine.strict import ConfigError
 from sirgcn.report.claims import Claim, Column, Kind, Row, Table, exponents, load_claims
 from sirgcn.report.runs import Run, as_number
+from sirgcn.strict import ConfigError
 
 OURS = "SIR-GCN"
 """The paper's model, to which runtimes are compared."""

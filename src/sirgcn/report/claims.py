@@ -7,7 +7,7 @@ from functools import cached_property
 from importlib.resources import files
 from typing import Literal
 
-from sirgcn.engine.strict import ConfigError, from_dict
+from sirgcn.strict import ConfigError, from_dict
 
 METRICS = {
     "accuracy": "accuracy",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sirgcn.engine.experiment import Experiment
-from sirgcn.engine.strict import ConfigError
+from sirgcn.strict import ConfigError
 
 FORMAT = 1
 FILE = Path("theory") / "collisions.json"

@@ -17,11 +17,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from sirgcn.engine.strict import ConfigError
 from sirgcn.report.cells import STEPS, Comparison
 from sirgcn.report.runtimes import reading
 from sirgcn.report.scores import score_reading
 from sirgcn.report.tables import as_markdown, markdown, ours_text
+from sirgcn.strict import ConfigError
 
 _NOTHING = "Nothing was run yet."
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sirgcn.engine.records import FORMAT, read, seconds_per_epoch
-from sirgcn.engine.strict import ConfigError, from_dict
+from sirgcn.strict import ConfigError, from_dict
 
 
 @dataclass(frozen=True)

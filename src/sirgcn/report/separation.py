@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sirgcn.engine.strict import ConfigError
+from sirgcn.strict import ConfigError
 
 FORMAT = 1
 FILE = Path("theory") / "separation.json"

@@ -1,0 +1,185 @@
+"""One strict reader for settings, wherever they enter: TOML, JSON, or arguments in Python.
+
+Values are read by type annotations. A wrong type, an unknown name and an unknown key are refused with the place of the
+setting, what was expected and what came. Nothing is guessed: the text "no" is not a truth value.
+"""
+
+import operator
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass, replace
+from difflib import get_close_matches
+from numbers import Real
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used: the file, the key, what was expected and what came."""
+
+
+def check_name(what: str, name: str, known: Iterable[str], also: str = "") -> None:
+    """Refuse a name that is not known with those that are, and the nearest of them; letter case makes no difference."""
+    titles = {title.lower(): title for title in known}
+    if name.lower() not in titles:
+        hint = _nearest(name, titles.values())
+        raise ConfigError(f"{what}: expected {also}one of {', '.join(titles.values())}, got {name!r}{hint}")
+
+
+def changed(config: Any, changes: Mapping[str, Any], where: str) -> Any:
+    """A dataclass with some of its fields changed, as strictly as it is read."""
+    hints = get_type_hints(type(config))
+    _check_keys(changes, hints, where)
+    return replace(config, **{key: read(hints[key], value, f"{where}.{key}") for key, value in changes.items()})
+
+
+def from_dict(cls: Any, data: Mapping[str, Any], where: str) -> Any:
+    """A dataclass from TOML's or JSON's values: an unknown key, an absent one and a wrong type are refused by name."""
+    hints = get_type_hints(cls)
+    _check_keys(data, hints, where)
+    for entry in fields(cls):
+        if entry.default is MISSING and entry.default_factory is MISSING and entry.name not in data:
+            raise ConfigError(f"{where}: {entry.name} is not set")
+    values = {key: read(hints[key], value, f"{where}: {key}") for key, value in data.items()}
+    try:
+        return cls(**values)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def check_fields(config: Any) -> None:
+    """Read every field of a dataclass by its annotation; for the `__post_init__` of a dataclass built in Python.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Settings:
+    ...     shuffle: bool = True
+    ...
+    ...     def __post_init__(self) -> None:
+    ...         check_fields(self)
+    >>> Settings(shuffle="no")
+    Traceback (most recent call last):
+    sirgcn.strict.ConfigError: shuffle: expected true or false, got 'no'
+    """
+    hints = get_type_hints(type(config))
+    for entry in fields(config):
+        value = getattr(config, entry.name)
+        # A frozen dataclass can be written to only this way, and a float may have been given as an int.
+        object.__setattr__(config, entry.name, read(hints[entry.name], value, entry.name))
+
+
+def read(hint: Any, value: Any, where: str) -> Any:
+    """The value as the annotation has it, or a `ConfigError` that names the place.
+
+    A whole number is whatever `operator.index` takes, except a truth value; a float may be written as a whole number.
+
+    >>> read(bool, "no", "directed")
+    Traceback (most recent call last):
+    sirgcn.strict.ConfigError: directed: expected true or false, got 'no'
+    >>> read(int | None, "none", "clip") is None
+    True
+    """
+    if hint is Any:
+        return value
+    if is_dataclass(hint):
+        return _read_table(hint, value, where)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return _read_choice(arguments, value, where)
+    if origin in (Union, types.UnionType):
+        return _read_union(arguments, value, where)
+    if origin is tuple:
+        return _read_tuple(arguments, value, where)
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where}: expected a table, got {value!r}")
+        return dict(value)
+    return _READERS.get(hint, _read_instance(hint))(value, where)
+
+
+def _read_table(cls: Any, value: Any, where: str) -> Any:
+    if isinstance(value, cls):
+        return value
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where}: expected a table, got {value!r}")
+    return from_dict(cls, value, where)
+
+
+def _read_choice(known: tuple[Any, ...], value: Any, where: str) -> Any:
+    if not isinstance(value, type(known[0])) or value not in known:
+        hint = _nearest(value, known) if isinstance(value, str) else ""
+        raise ConfigError(f"{where}: expected one of {', '.join(map(str, known))}, got {value!r}{hint}")
+    return value
+
+
+def _read_union(hints: tuple[Any, ...], value: Any, where: str) -> Any:
+    # TOML has no null: a key that is None by default is left out, or set to "none".
+    if value is None or (isinstance(value, str) and value == "none" and type(None) in hints):
+        if type(None) in hints:
+            return None
+        raise ConfigError(f"{where}: expected a value, got None")
+    choices = [hint for hint in hints if hint is not type(None)]
+    errors = []
+    for hint in choices:
+        try:
+            return read(hint, value, where)
+        except ConfigError as error:
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    expected = " or ".join(str(error).partition("expected ")[2].rpartition(", got ")[0] for error in errors)
+    raise ConfigError(f"{where}: expected {expected}, got {value!r}")
+
+
+def _read_tuple(hints: tuple[Any, ...], value: Any, where: str) -> Any:
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{where}: expected a list, got {value!r}")
+    return tuple(read(hints[0], entry, f"{where}[{i}]") for i, entry in enumerate(value))
+
+
+def _read_bool(value: Any, where: str) -> bool:
+    # NumPy's truth values have a type of their own.
+    plain = value.item() if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0 else value
+    if not isinstance(plain, bool):
+        raise ConfigError(f"{where}: expected true or false, got {value!r}")
+    return plain
+
+
+def _read_int(value: Any, where: str) -> int:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise ConfigError(f"{where}: expected a whole number, got {value!r}") from None
+
+
+def _read_float(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ConfigError(f"{where}: expected a number, got {value!r}")
+    return float(value)
+
+
+_READERS: dict[Any, Callable[[Any, str], Any]] = {bool: _read_bool, int: _read_int, float: _read_float}
+
+
+def _read_instance(cls: Any) -> Callable[[Any, str], Any]:
+    def read_instance(value: Any, where: str) -> Any:
+        if not isinstance(value, cls):
+            name = "text" if cls is str else cls.__name__
+            raise ConfigError(f"{where}: expected {name}, got {value!r}")
+        return value
+
+    return read_instance
+
+
+def _check_keys(data: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
+    for key in data:
+        if key not in known:
+            hint = _nearest(key, known)
+            raise ConfigError(f"{where}: unknown key {key!r}; known are {', '.join(known)}{hint}")
+
+
+def _nearest(name: str, known: Iterable[Any]) -> str:
+    titles = {str(title).lower(): str(title) for title in known}
+    near = get_close_matches(name.lower(), titles, 1)
+    return f"; did you mean {titles[near[0]]}?" if near else ""

@@ -1,0 +1,73 @@
+"""Laws of the strict reader."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+
+from sirgcn.strict import ConfigError, check_fields, read
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "expected"),
+    [
+        (bool, "no", "expected true or false, got 'no'"),
+        (bool, 0, "expected true or false, got 0"),
+        (int, True, "expected a whole number, got True"),
+        (int, 2.0, "expected a whole number, got 2.0"),
+        (int, "2", "expected a whole number, got '2'"),
+        (float, "1e-3", "expected a number, got '1e-3'"),
+        (float, False, "expected a number, got False"),
+        (str, 3, "expected text, got 3"),
+        (Literal["none", "cosine"], "cos", "expected one of none, cosine, got 'cos'; did you mean cosine?"),
+        (Literal["none", "cosine"], ["none"], "expected one of none, cosine, got \\['none'\\]"),
+        (int | None, "two", "expected a whole number, got 'two'"),
+        (bool | str, 3, "expected true or false or text, got 3"),
+        (tuple[int, ...], 3, "expected a list, got 3"),
+        (tuple[int, ...], [1, "2"], "here\\[1\\]: expected a whole number, got '2'"),
+        (dict[str, Any], "x", "expected a table, got 'x'"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_with_its_place(hint: Any, value: object, expected: str) -> None:
+    with pytest.raises(ConfigError, match=f"^here.*{expected}$"):
+        read(hint, value, "here")
+
+
+@pytest.mark.parametrize("value", [5, np.int64(5), np.uint8(5), torch.tensor(5)])
+def test_a_whole_number_is_whatever_operator_index_takes(value: object) -> None:
+    found = read(int, value, "here")
+    assert type(found) is int
+    assert found == 5
+
+
+@pytest.mark.parametrize("value", [2, 2.0, np.float32(2), np.int32(2)])
+def test_a_number_is_any_real_one(value: object) -> None:
+    found = read(float, value, "here")
+    assert type(found) is float
+    assert found == 2.0
+
+
+@pytest.mark.parametrize("value", [True, np.bool_(True)])
+def test_truth_values_of_numpy_are_truth_values(value: object) -> None:
+    assert read(bool, value, "here") is True
+
+
+@pytest.mark.parametrize("value", [None, "none"])
+def test_none_is_left_out_or_written_out(value: object) -> None:
+    assert read(int | None, value, "here") is None
+
+
+def test_fields_of_a_dataclass_built_in_python_are_read_too() -> None:
+    @dataclass(frozen=True)
+    class Settings:
+        rate: float = 1.0
+        shuffle: bool = True
+
+        def __post_init__(self) -> None:
+            check_fields(self)
+
+    assert type(Settings(rate=2).rate) is float
+    with pytest.raises(ConfigError, match="shuffle: expected true or false, got 'no'"):
+        Settings(shuffle="no")  # type: ignore[arg-type]
