@@ -137,6 +137,15 @@ def test_a_hostile_name_stays_in_its_cell() -> None:
     assert "[bold]no[/]" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("name", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1+1", "\r=1+1", '=HYPERLINK("x","y")'])
+def test_no_name_is_a_formula_in_a_spreadsheet(name: str) -> None:
+    own = {"experiment": name, "table": None, "column": name, "model": name, "metric": name}
+    (row,) = csv.DictReader(io.StringIO(as_csv(compare([run(**own, test=-0.25)])[8:])))
+    assert {row[key] for key in ("table", "column", "model", "metric")} == {f"'{name}".replace("\r", "\n")}
+    assert row["ours_mean"] == "-0.25"
+    assert not any(cell.startswith(tuple("=+@\t\r")) for cell in row.values())
+
+
 def test_a_report_is_four_files(tmp_path: Path, comparisons: tuple[Comparison, ...]) -> None:
     written = write_report(comparisons, tmp_path / "new" / "report")
     assert [path.name for path in written] == list(FILES)

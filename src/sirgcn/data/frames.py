@@ -1,6 +1,5 @@
 """A table as named columns of numbers, categories, lists or ids; a refusal names the file, column, row and value."""
 
-import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,6 +12,7 @@ import pandas as pd
 from sirgcn.data.text import ArrowText, Bools, Floats, Ints, Objects, PlainText, Text, as_text
 from sirgcn.data.typed import check_lengths, days, of_series, texts
 from sirgcn.data.validate import DataError
+from sirgcn.spreadsheet import csv_text
 
 Kind = Literal["numeric", "boolean", "categorical", "list", "time"]
 """What a column holds."""
@@ -287,12 +287,10 @@ class Dropped:
             self.refuse(frame.error(f"{reason}, got {value!r}", column, place, value))
 
     def write(self, path: Path) -> None:
-        """The rows as CSV: table, row, column, value, reason."""
+        """The rows as CSV: table, row, column, value, reason; a value that is a formula to a spreadsheet is text."""
         try:
             with path.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file)
-                writer.writerow(("table", "row", "column", "value", "reason"))
-                writer.writerows(self.rows)
+                file.write(csv_text([("table", "row", "column", "value", "reason"), *self.rows]))
         except OSError as error:
             raise DataError(f"expected a file that can be written, got: {error}", "dropped", str(path)) from error
 

@@ -4,8 +4,6 @@ Every model has a line of the paper's figures and, where we ran it, one of ours:
 the marks of `MARKS`.
 """
 
-import csv
-import io
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +13,7 @@ from sirgcn.report.cells import OURS, Cell, Comparison
 from sirgcn.report.claims import METRICS, Column, plain_formula
 from sirgcn.report.runs import Run
 from sirgcn.report.runtimes import ratio_text, timing_notes
+from sirgcn.spreadsheet import csv_text
 
 MARKS = {
     "reduced": "†",
@@ -69,13 +68,12 @@ def latex(comparison: Comparison) -> str:
 
 
 def as_csv(comparisons: Iterable[Comparison]) -> str:
-    """Every cell of the tables as a line of CSV, at full precision; empty where the paper or we have nothing."""
+    """Every cell of the tables as a line of CSV, at full precision; empty where the paper or we have nothing.
+
+    A name that a spreadsheet would run as a formula has an apostrophe before it.
+    """
     rows = [_fields(comparison, cell) for comparison in comparisons for cell in comparison.cells]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text([tuple(rows[0]), *(tuple(row.values()) for row in rows)])
 
 
 def caption_of(comparison: Comparison) -> str:
