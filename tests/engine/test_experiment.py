@@ -1,12 +1,15 @@
 """Experiments: read strictly, and each of the package's can be built and trained."""
 
 import dataclasses
+import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from sirgcn.data.catalog import DATASETS
+from sirgcn.data.tables import load_tables
 from sirgcn.engine import experiment as config
 from sirgcn.engine.experiment import Experiment, TrainConfig
 from sirgcn.engine.loop import Trainer
@@ -241,3 +244,75 @@ def test_titles_that_repeat_are_refused() -> None:
     row: Any = config.ModelConfig("a")
     with pytest.raises(ConfigError, match="different titles"):
         Experiment("x", "d", (row, row), (config.ColumnConfig("c"),), TrainConfig())
+
+
+OWN = """
+data = "tables"
+columns = [{ title = "a", options = { nodes = "%s", edges = "%s" } }]
+[train]
+[[models]]
+title = "SIR-GCN"
+"""
+
+
+def paths(experiment: Experiment) -> list[str]:
+    options = experiment.options_of("a")
+    return [options["nodes"], options["edges"]]
+
+
+def test_relative_path_starts_at_its_file_wherever_the_command_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "own.toml").write_text(OWN % ("nodes.csv", "../edges.csv"))
+    wanted = [tmp_path / "deep" / "nodes.csv", tmp_path / "edges.csv"]
+    for place, name in ((tmp_path, "deep/own.toml"), (tmp_path / "deep", "own.toml"), (Path("/"), "own.toml")):
+        monkeypatch.chdir(place)
+        experiment = config.load(tmp_path / "deep" / "own.toml" if place == Path("/") else name)
+        assert [Path(path).resolve() for path in paths(experiment)] == wanted
+        # As written, so that a record is the same wherever the command was typed.
+        assert experiment.columns[0].options == {"nodes": "nodes.csv", "edges": "../edges.csv"}
+
+
+def test_absolute_path_and_home_stay_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "own.toml").write_text(OWN % (tmp_path / "n.csv", "~/e.csv"))
+    assert paths(config.load(tmp_path / "own.toml")) == [f"{tmp_path}/n.csv", f"{tmp_path}/home/e.csv"]
+    (tmp_path / "own.toml").write_text(OWN % ("~nobody-of-this-name/n.csv", "e.csv"))
+    assert paths(config.load(tmp_path / "own.toml"))[0] == f"{tmp_path}/~nobody-of-this-name/n.csv"
+
+
+def test_path_of_a_file_that_another_is_like_starts_at_its_own_file(tmp_path: Path) -> None:
+    for name in ("base", "own"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "base" / "base.toml").write_text(OWN % ("nodes.csv", "/e.csv"))
+    (tmp_path / "own" / "own.toml").write_text('like = "../base/base.toml"\n[train]\nepochs = 3\n')
+    nodes, edges = paths(config.load(tmp_path / "own" / "own.toml"))
+    assert Path(nodes).resolve() == tmp_path / "base" / "nodes.csv"
+    assert edges == "/e.csv"
+
+
+def test_path_that_is_set_on_the_command_line_starts_at_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "own.toml").write_text(OWN % ("nodes.csv", "edges.csv"))
+    monkeypatch.chdir(tmp_path)
+    changed = 'columns=[{title="a", options={nodes="n.csv", edges="/e.csv"}}]'
+    assert paths(config.load("deep/own.toml", [changed])) == [f"{tmp_path}/n.csv", "/e.csv"]
+    kept = config.load("deep/own.toml", ["train.lr=0.1"])
+    assert paths(kept) == ["deep/nodes.csv", "deep/edges.csv"]
+
+
+def test_paths_are_the_options_of_own_tables_that_take_one() -> None:
+    parameters = inspect.signature(load_tables).parameters
+    taking = [name for name, entry in parameters.items() if entry.annotation is Any or "PathLike" in str(entry)]
+    assert sorted(taking) == sorted(config.PATHS)
+    # The data sets of the catalogue are below the data root.
+    assert not {option for entry in DATASETS.values() for option in entry.options} & set(config.PATHS)
+
+
+def test_folder_is_no_key_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text('folder = "x"\n' + OWN % ("n.csv", "e.csv"))
+    with pytest.raises(ConfigError, match="folder"):
+        config.load(tmp_path / "own.toml")

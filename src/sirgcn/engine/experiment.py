@@ -1,17 +1,21 @@
 """Experiments as data: what is run, as frozen dataclasses read strictly from TOML."""
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from sirgcn.strict import ConfigError, changed, check_name, from_dict
 
 FOLDER = files("sirgcn") / "experiments"
 """The experiments that come with the package."""
+
+PATHS = ("nodes", "edges", "graphs", "dropped")
+"""The options of `data = "tables"` that are paths."""
 
 
 @dataclass(frozen=True)
@@ -215,6 +219,7 @@ class Experiment:
             protocol's training; `"complexity"`, one layer as its input grows, on graphs that `data = "random"` draws.
         timing: how, of the last three kinds.
         axes: along which a layer's time grows.
+        folder: where relative paths in the options of columns start: that of the file, which is not among its keys.
     """
 
     name: str
@@ -233,6 +238,7 @@ class Experiment:
     kind: Literal["training", "runtime", "step", "complexity"] = "training"
     timing: TimingConfig = field(default_factory=TimingConfig)
     axes: tuple[AxisConfig, ...] = ()
+    folder: Path = Path()
 
     def __post_init__(self) -> None:
         found = [[entry.title for entry in entries] for entries in (self.models, self.columns)]
@@ -261,6 +267,11 @@ class Experiment:
     def column(self, title: str) -> ColumnConfig:
         """The column of that title."""
         return _named("column", self.columns, title)
+
+    def options_of(self, title: str) -> dict[str, Any]:
+        """The loader's options of a column, with paths as they are opened; records have them as they are written."""
+        options = self.column(title).options
+        return _with_paths(options, self.folder) if self.data == "tables" else options
 
     def train_for(self, model: ModelConfig, is_reduced: bool = False) -> TrainConfig:
         """The protocol for a row, full or reduced."""
@@ -295,6 +306,9 @@ def load(name: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     `table`. Of an experiment of another kind it has data, columns and models, and the training if it trains.
 
     One that is changed by overrides gets a name of its own and belongs to no table, so that its results stay apart.
+
+    A relative path in a file starts at the folder of that file, one in an override at the working directory; `~` is the
+    home of the user.
     """
     # Here, not above: the report knows experiments, and never loads torch.
     from sirgcn.engine.network import check_names
@@ -302,12 +316,14 @@ def load(name: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     stem, where, data = _read(name)
     for override in overrides:
         _override(data, override)
+        if override.partition("=")[0].strip() == "columns":
+            data = _with_columns(data, Path.cwd())
     if overrides:
         data |= {"name": re.sub(r"[^A-Za-z0-9.=_+-]+", "_", "+".join([stem, *overrides])), "table": None}
     _check_sections(data, where)
     experiment: Experiment = from_dict(Experiment, {"name": stem, **data}, where)
     check_names(experiment, where)
-    return experiment
+    return replace(experiment, folder=Path(where).parent)
 
 
 def split_name(name: str) -> tuple[str, list[str]]:
@@ -318,10 +334,10 @@ def split_name(name: str) -> tuple[str, list[str]]:
 
 def _read(name: str | Path, beside: Path = Path(), readers: tuple[str, ...] = ()) -> tuple[str, str, dict[str, Any]]:
     """The name of an experiment, its file and its keys, with those of the one that it is like."""
-    path = beside / name
+    path = beside / _from_home(name)
     if path.suffix == ".toml":
         if not path.is_file():
-            raise ConfigError(f"{path}: there is no such file")
+            raise ConfigError(f"{path}: {'expected a file, got a folder' * path.is_dir() or 'there is no such file'}")
         content, where = path.read_bytes(), str(path)
     else:
         check_name("experiment", str(name), names(), "a .toml file or ")
@@ -335,8 +351,29 @@ def _read(name: str | Path, beside: Path = Path(), readers: tuple[str, ...] = ()
         like = data.pop("like")
         if not isinstance(like, str) or where in readers:
             raise ConfigError(f"{where}: like: expected another experiment, got {like!r}")
-        data = _merged(_taken(_read(like, path.parent, (*readers, where))[2], data.get("kind", "training")), data)
+        base = _with_columns(_read(like, path.parent, (*readers, where))[2], Path(like).parent)
+        data = _merged(_taken(base, data.get("kind", "training")), data)
     return path.stem, where, data
+
+
+def _with_columns(data: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Keys whose columns have paths that start at a folder; what has another shape is left to the strict reading."""
+    columns = data.get("columns")
+    if not _are_rows(columns) or not all(isinstance(column.get("options", {}), dict) for column in columns):
+        return data
+    moved = [column | {"options": _with_paths(column.get("options", {}), folder)} for column in columns]
+    return data | {"columns": moved}
+
+
+def _with_paths(options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Options whose relative paths start at a folder."""
+    paths = {key: options[key] for key in PATHS if isinstance(options.get(key), str)}
+    return {**options, **{key: str(folder / _from_home(path)) for key, path in paths.items()}}
+
+
+def _from_home(path: str | Path) -> str:
+    """A path with the user's home in the place of `~`; the name of an unknown user stays as it is."""
+    return os.path.expanduser(path)  # noqa: PTH111 - pathlib's raises for an unknown user
 
 
 def _taken(base: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -365,7 +402,7 @@ def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _are_rows(value: Any) -> bool:
+def _are_rows(value: Any) -> TypeGuard[list[dict[str, Any]]]:
     """Whether rows can be told by their titles; where they cannot, the strict reading says what is wrong."""
     return isinstance(value, list) and all(isinstance(row, dict) and isinstance(row.get("title"), str) for row in value)
 

@@ -291,7 +291,7 @@ def header(run: Run) -> dict[str, Any]:
 
 def _fetch(run: Run, settings: Settings) -> None:
     """Download the files of a run's data that are not there; a DataError where they cannot be had."""
-    name, options = run.experiment.data, run.experiment.column(run.column).options
+    name, options = run.experiment.data, run.experiment.options_of(run.column)
     if name == "tables":
         for part in ("nodes", "edges", "graphs"):
             if part in options and not Path(options[part]).exists():
@@ -300,8 +300,9 @@ def _fetch(run: Run, settings: Settings) -> None:
         catalog.fetch(name, settings.data)
 
 
-def _load(run: Run, settings: Settings) -> Task:
-    options = run.experiment.column(run.column).options
+def load_data(run: Run, settings: Settings) -> Task:
+    """The data of a run; those that are drawn anew for each seed are drawn by the run's."""
+    options = run.experiment.options_of(run.column)
     seed = run.seed if run.experiment.redraw else 0
     if run.experiment.data == "tables":
         return load_tables(seed=seed, **options)
@@ -316,7 +317,7 @@ def _timed(runs: Sequence[Run], settings: Settings, should_stop: Callable[[], bo
     if experiment.kind == "complexity":
         found = [time_growth(experiment, model, first.seed, timing, should_stop) for model in models]
     else:
-        column, task = experiment.column(first.column), _load(first, settings)
+        column, task = experiment.column(first.column), load_data(first, settings)
         found = time_passes(experiment, column, models, task, first.seed, timing, should_stop)
     return [fields | {"environment": where} for fields in found]
 
@@ -334,7 +335,7 @@ def _train(
     run: Run, settings: Settings, tell: Callable[[str, dict[str, Any]], None], should_stop: Callable[[], bool]
 ) -> dict[str, Any]:
     experiment, model = run.experiment, run.experiment.model(run.model)
-    folder, task = _folder(run, settings), _load(run, settings)
+    folder, task = _folder(run, settings), load_data(run, settings)
     data = {"name": task.name, "version": task.version, "sha256": task.graphs.sha256()}
     log, checkpoints = _Log(folder.with_name("log.jsonl"), tell), Checkpoints(folder, of=[run.config, data])
     torch.manual_seed(run.seed)
