@@ -18,6 +18,7 @@ from sirgcn.bench.run import PARTS, Plan, steps
 from sirgcn.bench.tables import markdown, print_tables, render_page
 from sirgcn.engine.environment import ALLOCATOR
 from sirgcn.engine.timing import Effort
+from sirgcn.files import write_atomic
 
 # A sample of the quick form lasts 20 ms at least, and a slow peer is given up early.
 QUICK = Effort(repeats=5, sample_seconds=0.02, run_seconds=0.6)
@@ -80,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if args.into is None:
             print(markdown(record), end="")
         else:
-            args.into.write_text(render_page(args.into.read_text("utf-8"), record), "utf-8")
+            write_atomic(args.into, render_page(args.into.read_text("utf-8"), record).encode())
         return
     effort = FULL if args.full else QUICK
     if args.repeats is not None:

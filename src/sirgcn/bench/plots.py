@@ -1,5 +1,6 @@
 """A record as figures: ratios to ours, memory, and the scaling curve."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from matplotlib.figure import Figure
 
 from sirgcn.bench.peers import AGGREGATION, BOTH, LAYER, OURS
 from sirgcn.bench.targets import best
+from sirgcn.files import write_atomic
 
 
 def write_plots(record: dict[str, Any], stem: Path, suffixes: tuple[str, ...] = (".png", ".svg")) -> list[Path]:
@@ -23,7 +25,9 @@ def write_plots(record: dict[str, Any], stem: Path, suffixes: tuple[str, ...] = 
         if figure is not None:
             for suffix in suffixes:
                 path = stem.with_name(f"{stem.name}-{name}{suffix}")
-                figure.savefig(path, dpi=150)
+                drawn = BytesIO()
+                figure.savefig(drawn, format=suffix.removeprefix("."), dpi=150)
+                write_atomic(path, drawn.getvalue())
                 written.append(path)
     return written
 

@@ -17,6 +17,7 @@ from sirgcn.bench.memory import ALLOCATOR as MEMORY_ALLOCATOR
 from sirgcn.bench.peers import PEERS
 from sirgcn.bench.targets import check
 from sirgcn.engine.environment import ALLOCATOR, environment
+from sirgcn.files import write_atomic
 
 FORMAT = 1
 
@@ -51,9 +52,7 @@ class Record:
         """Check the targets and replace the file as a whole, so that a run that is killed leaves a good one."""
         self.data["targets"] = check(self.data)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_name(self.path.name + ".part")
-        part.write_text(json.dumps(self.data, indent=1) + "\n")
-        part.replace(self.path)
+        write_atomic(self.path, (json.dumps(self.data, indent=1) + "\n").encode())
 
 
 def with_allocator() -> None:

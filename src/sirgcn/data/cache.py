@@ -1,8 +1,6 @@
 """What was drawn or computed, kept on disk: a safe format, an own hash, written whole or not at all."""
 
 import json
-import os
-import uuid
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +15,7 @@ from torch import Tensor
 
 from sirgcn.data.graphs import FLOATS, Graphs, sha256_of
 from sirgcn.data.validate import DataError, check_pointer, check_shape
+from sirgcn.files import write_atomic
 
 FORMAT = "sirgcn"
 """What the files of this module call themselves."""
@@ -48,26 +47,6 @@ def save(path: str | Path, content: Graphs | dict[str, Tensor], header: dict[str
     metadata = {"format": FORMAT, "about": about, "sha256": sha256_of(about, tensors)}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, dump_safetensors(tensors, metadata))
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file so that it is there in full or not at all, whatever interrupts the writing."""
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with part.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    # The new name itself must reach the disk; only POSIX lets a folder be opened for that.
-    if os.name == "posix":
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def load(path: str | Path) -> tuple[Graphs | dict[str, Tensor], dict[str, Any]]:

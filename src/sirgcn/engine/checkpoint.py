@@ -15,7 +15,7 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as dump_safetensors
 from torch import Tensor, nn
 
-from sirgcn.data.cache import write_atomic
+from sirgcn.files import write_atomic
 from sirgcn.data.graphs import sha256_of
 
 FORMAT = 1

@@ -13,6 +13,7 @@ from typing import Any
 
 from sirgcn.engine import records
 from sirgcn.engine.experiment import FOLDER, Experiment, load, names, split_name
+from sirgcn.files import write_atomic
 
 _FORMS = {"full": False, "reduced": True}
 
@@ -160,7 +161,7 @@ def write_costs(results: Path, path: Path) -> list[Path]:
     text = json.dumps(measured(results), indent=1, sort_keys=True) + "\n"
     if path.exists() and path.read_text("utf-8") == text:
         return []
-    path.write_text(text, "utf-8")
+    write_atomic(path, text.encode())
     return [path]
 
 

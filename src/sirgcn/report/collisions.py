@@ -65,7 +65,7 @@ def look_at(
 
 def add_to_record(row: dict[str, Any], results: Path) -> Path:
     """Keep a row in a folder of results, in place of the model's former one; rows of another column or seed go."""
-    from sirgcn.data.cache import write_atomic
+    from sirgcn.files import write_atomic
 
     kept = read_record(results)
     rows = [old for old in kept if [old[name] for name in _HEAD] == [row[name] for name in _HEAD]]

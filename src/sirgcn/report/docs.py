@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from sirgcn.files import write_atomic
 from sirgcn.report.cells import STEPS, Comparison
 from sirgcn.report.runtimes import reading
 from sirgcn.report.scores import score_reading
@@ -52,7 +53,7 @@ def write_docs(
         before = page.read_text("utf-8")
         after = render_docs(before, comparisons, texts)
         if after != before:
-            page.write_text(after, "utf-8")
+            write_atomic(page, after.encode())
             changed.append(page)
     return changed
 

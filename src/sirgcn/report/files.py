@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sirgcn.files import write_atomic
 from sirgcn.report.cells import Comparison
 from sirgcn.report.html import render_html
 from sirgcn.report.tables import as_csv, caption_of, latex, markdown
@@ -28,12 +29,12 @@ FILES: dict[str, Callable[[Sequence[Comparison]], str]] = {
 def write_report(
     comparisons: Sequence[Comparison], folder: str | Path, names: Sequence[str] = tuple(FILES)
 ) -> list[Path]:
-    """Write the report's files, or those of the names given, into a folder; gives their paths."""
+    """Write the report's files, or those of the names given, into a folder, each in full or not; gives their paths."""
     unknown = [name for name in names if name not in FILES]
     if unknown:
         raise ValueError(f"report: expected files among {', '.join(FILES)}, got {', '.join(unknown)}")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        (folder / name).write_text(FILES[name](comparisons), "utf-8")
+        write_atomic(folder / name, FILES[name](comparisons).encode())
     return [folder / name for name in names]

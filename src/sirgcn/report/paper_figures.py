@@ -8,6 +8,7 @@ import math
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import matplotlib
@@ -20,6 +21,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 
 from sirgcn.data import dictionary_lookup, hetero_edge_count
+from sirgcn.files import write_atomic
 from sirgcn.nn import SIRConv
 from sirgcn.theory.feature_map import feature_map
 from sirgcn.theory.hashes import hash_surface
@@ -274,7 +276,9 @@ def write_figures(names: Sequence[str] = (), folder: str | Path = "figures", for
         # A date or a random id in the file would change it at every run.
         with matplotlib.rc_context({"svg.hashsalt": entry.name, "mathtext.fontset": "cm"}):
             dated = {"svg": "Date", "pdf": "CreationDate"}.get(format)
-            entry.draw().savefig(path, dpi=150, metadata={dated: None} if dated else None)
+            drawn = BytesIO()
+            entry.draw().savefig(drawn, format=format, dpi=150, metadata={dated: None} if dated else None)
+        write_atomic(path, drawn.getvalue())
         paths.append(path)
     return paths
 

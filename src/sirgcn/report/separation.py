@@ -53,7 +53,7 @@ def measure(weights: int = 100, draws: int = 1000, level: float = 1e-3, only: st
 
 def write_record(record: dict[str, Any], results: Path) -> Path:
     """Keep a record in a folder of results, in place of the former one."""
-    from sirgcn.data.cache import write_atomic
+    from sirgcn.files import write_atomic
 
     file = results / FILE
     file.parent.mkdir(parents=True, exist_ok=True)
