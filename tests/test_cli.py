@@ -239,6 +239,84 @@ def test_runs_whose_data_are_there_are_made_beside_those_whose_are_not(tmp_path:
     assert [(record["column"], record["status"]) for record in made] == [("nodes", "done")] * 2
 
 
+def own_tables(folder: Path, **options: object) -> Path:
+    """An experiment on tables of one's own, whose paths start at its folder."""
+    folder.mkdir(exist_ok=True)
+    (folder / "nodes.csv").write_text("id,size,label\n" + "".join(f"{i},{i % 7},{'ab'[i % 2]}\n" for i in range(40)))
+    (folder / "edges.csv").write_text("source,target\n" + "".join(f"{i % 40},{i * 3 % 40}\n" for i in range(90)))
+    given = {"nodes": "nodes.csv", "edges": "edges.csv", **options}
+    told = ", ".join(f"{key} = {json.dumps(value)}" for key, value in given.items())
+    (folder / "own.toml").write_text(
+        f'data = "tables"\nseeds = 2\ncolumns = [{{ title = "mine", options = {{ {told} }} }}]\n'
+        '[train]\nepochs = 2\nbatch_size = "none"\n[[models]]\ntitle = "SIR-GCN"\n'
+    )
+    return folder / "own.toml"
+
+
+def test_tables_of_ones_own_are_found_beside_their_file_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_tables(tmp_path / "deep")
+    monkeypatch.chdir(tmp_path)
+    code, text = run("train", "deep/own.toml", "-s", "0", "--threads", "1", "--json")
+    assert code == 0
+    (record,) = json.loads(text)
+    assert record["config"]["options"]["nodes"] == "nodes.csv"
+    monkeypatch.chdir(tmp_path / "deep")
+    code, text = run("train", "own.toml", "-s", "0", "--results", "../results", "--dry-run")
+    assert (code, text.splitlines()[0]) == (0, "1 run, 1 finished before; 0 to go")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"nodes": "nowhere.csv"}, "deep/nowhere.csv: nodes: expected a file, there is none of this name"),
+        ({"edges": "nowhere.csv"}, "deep/nowhere.csv: edges: expected a file"),
+        ({"nodes": "."}, "expected"),
+        ({"nodes": "empty.csv"}, "deep/empty.csv: header: expected a header, got an empty file"),
+        ({"target": "lable"}, "target: expected a column"),
+        ({"dropped": "no/such/rows.csv", "on_error": "skip"}, "no/such/rows.csv: dropped: expected a file in a folder"),
+        ({"fractions": [1.0, 0.0, 0.0]}, "no validation data"),
+    ],
+)
+def test_dry_run_refuses_what_a_run_would_find_before_it_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], reason: str
+) -> None:
+    own_tables(tmp_path / "deep", **options)
+    (tmp_path / "deep" / "empty.csv").touch()
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(cli.app, ["train", "deep/own.toml", "--dry-run"], catch_exceptions=False)
+    assert found.exit_code == 2
+    assert "own: 2 runs would fail before training: " in found.stderr
+    assert reason in found.stderr
+    assert found.stderr.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_dry_run_on_tables_that_can_be_used_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_tables(tmp_path / "deep", dropped="rows.csv", on_error="skip")
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.chdir(tmp_path)
+    assert run("train", "deep/own.toml", "--dry-run")[0] == 0
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_dry_run_tells_of_files_that_a_run_downloads(tmp_path: Path) -> None:
+    places = ["--dry-run", "--results", str(tmp_path / "results"), "--data", str(tmp_path / "data")]
+    found = CliRunner().invoke(cli.app, ["reproduce", "minesweeper", "-s", "0", *places], catch_exceptions=False)
+    assert found.exit_code == 0
+    assert f"minesweeper: its files are not in {tmp_path}/data/" in found.stderr
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("file", ["nowhere.toml", "folder.toml"])
+def test_file_of_an_experiment_that_is_none_is_refused_by_its_path(tmp_path: Path, file: str) -> None:
+    (tmp_path / "folder.toml").mkdir()
+    expected = "there is no such file" if file == "nowhere.toml" else "expected a file, got a folder"
+    with pytest.raises(ValueError, match=f"{tmp_path / file}: {expected}"):
+        run("train", str(tmp_path / file), "--dry-run")
+
+
 def test_names_are_completed() -> None:
     assert runs._experiments("table") == [f"table{number}" for number in range(1, 9)]
     assert runs._experiments("zi") == ["zinc", "zinc_step"]

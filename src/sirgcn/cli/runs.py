@@ -31,12 +31,18 @@ Budget = Annotated[
 Work = Annotated[Path, typer.Option(help="The folder of checkpoints and logs of unfinished runs.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Change a setting: train.lr=1e-3. Its results stay apart from the table's."),
+    typer.Option(
+        "--set",
+        help="Change a setting: train.lr=1e-3. Its results stay apart from the table's. A relative path starts at the "
+        "working directory.",
+    ),
 ]
 Board = Annotated[
     Path | None, typer.Option(help="Also write the curves for TensorBoard below this folder (extra: sirgcn\\[log]).")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be run, cell by cell.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only say what would be run, cell by cell, and check files and settings.")
+]
 
 
 def _experiments(incomplete: str) -> list[str]:
@@ -119,7 +125,7 @@ def train(
     """Run an experiment of your own, described by a TOML file.
 
     Its keys are those of the experiments that come with the package; `data = "tables"` trains on your own tables, with
-    the options of `load_tables`.
+    the options of `load_tables`. Relative paths in the file start at the folder of the file.
 
     Example:
 
@@ -222,25 +228,17 @@ def _run(
 ) -> None:
     from sirgcn.engine.pool import run_all
     from sirgcn.engine.progress import Progress
-    from sirgcn.engine.run import Report, expected_costs, unfinished, without_data
+    from sirgcn.engine.run import Report, unfinished, without_data
     from sirgcn.engine.tensorboard import TensorBoard
 
     left = unfinished(runs, settings)
     if not as_json:
-        costs = expected_costs(left, settings)
-        to_go = dict(zip(left, costs, strict=True))
-        told = f"{_count(len(runs), 'run')}, {len(runs) - len(left)} finished before; {len(left)} to go"
-        out.print(f"{told}: {_estimate(costs, jobs)}{_whose(costs)}" if left else told, soft_wrap=True)
-        if dry_run:
-            _print_cells(runs, to_go, jobs)
+        _announce(runs, left, settings, jobs, dry_run)
     if dry_run:
-        if as_json:
-            from sirgcn.engine.records import KEY
-
-            print(json.dumps([dict(zip(KEY, run.key, strict=True)) for run in left]))
+        _rehearse(left, settings, as_json)
         return
     absent = without_data(left, settings)
-    _tell_absent(absent)
+    _tell_reasons(absent, "left out, the data cannot be had")
     ready = [run for run in left if run not in absent]
     with ExitStack() as stack:
         watching: list[Report] = [stack.enter_context(Progress(len(ready), quiet=as_json))]
@@ -250,6 +248,33 @@ def _run(
     _summary({run.experiment.name for run in runs}, settings.results, outcome, as_json)
     found = set(outcome.values())
     raise typer.Exit(1 if "failed" in found else 2 if absent else 3 if "paused" in found else 0)
+
+
+def _announce(runs: "Sequence[Run]", left: "Sequence[Run]", settings: "Settings", jobs: int, with_cells: bool) -> None:
+    """How many runs there are, how many are finished, how long the others take."""
+    from sirgcn.engine.run import expected_costs
+
+    costs = expected_costs(left, settings)
+    told = f"{_count(len(runs), 'run')}, {len(runs) - len(left)} finished before; {len(left)} to go"
+    out.print(f"{told}: {_estimate(costs, jobs)}{_whose(costs)}" if left else told, soft_wrap=True)
+    if with_cells:
+        _print_cells(runs, dict(zip(left, costs, strict=True)), jobs)
+
+
+def _rehearse(left: "Sequence[Run]", settings: "Settings", as_json: bool) -> None:
+    """What a dry run finds out: the exit code is 2 if a run would fail before it trains."""
+    from sirgcn.engine.records import KEY
+    from sirgcn.engine.rehearsal import rehearse, to_download
+
+    if as_json:
+        print(json.dumps([dict(zip(KEY, run.key, strict=True)) for run in left]))
+    for name, folder in to_download(left, settings).items():
+        told = f"{name}: its files are not in {folder}; a run downloads them first"
+        err.print(told, markup=False, highlight=False, soft_wrap=True)
+    failing = rehearse(left)
+    _tell_reasons(failing, "would fail before training")
+    if failing:
+        raise typer.Exit(2)
 
 
 def _print_cells(runs: "Sequence[Run]", to_go: "dict[Run, Cost | None]", jobs: int) -> None:
@@ -266,12 +291,12 @@ def _print_cells(runs: "Sequence[Run]", to_go: "dict[Run, Cost | None]", jobs: i
         out.print(f"  {cell}: {'; '.join(told)}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _tell_absent(absent: "dict[Run, str]") -> None:
-    """Each reason once, with the experiments and the number of runs that are left out for it."""
-    for reason in dict.fromkeys(absent.values()):
-        runs = [run for run, own in absent.items() if own == reason]
+def _tell_reasons(found: "dict[Run, str]", what: str) -> None:
+    """Each reason once, with the experiments and the number of runs that it holds for."""
+    for reason in dict.fromkeys(found.values()):
+        runs = [run for run, own in found.items() if own == reason]
         names = ", ".join(dict.fromkeys(run.experiment.name for run in runs))
-        told = f"{names}: {_count(len(runs), 'run')} left out, the data cannot be had: {reason}"
+        told = f"{names}: {_count(len(runs), 'run')} {what}: {reason}"
         err.print(told, style="red", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -113,7 +113,7 @@ class Trainer:
 
     def run(self) -> Outcome:
         """Train to the end, from the last checkpoint if there is one."""
-        _check_validation(self.task, self.config, self.split)
+        check_validation(self.task, self.config, self.split)
         self._resume()
         state, started = self.state, time.perf_counter() - self.state.seconds
         saved = time.perf_counter()
@@ -364,7 +364,7 @@ class Trainer:
         self.order = found["order"]
 
 
-def _check_validation(task: Task, config: TrainConfig, split: int) -> None:
+def check_validation(task: Task, config: TrainConfig, split: int) -> None:
     """Refuse to select or to stop by validation data that are not there."""
     if task.num_batches("val", split=split):
         return

@@ -52,7 +52,7 @@ def check_names(experiment: Experiment, where: str) -> None:
     """
     if experiment.kind != "complexity":
         own = experiment.data == "tables"
-        options = tuple(inspect.signature(load_tables).parameters) if own else _dataset_options(experiment, where)
+        options = _table_options() if own else _dataset_options(experiment, where)
         for place, column in enumerate(experiment.columns):
             _check_known(column.options, options, f"{where}: columns[{place}]: options")
         _check_known([experiment.preset], (*_MADE, *PRESETS), f"{where}: preset")
@@ -72,6 +72,11 @@ def check_names(experiment: Experiment, where: str) -> None:
         if model.network is None and experiment.kind != "complexity":
             options = tuple(inspect.signature(SIRNet).parameters)
         _check_known(model.options, options, f"{row}: options")
+
+
+def _table_options() -> tuple[str, ...]:
+    """Those of own tables; the seed is the run's."""
+    return tuple(name for name in inspect.signature(load_tables).parameters if name != "seed")
 
 
 def _dataset_options(experiment: Experiment, where: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import json
 import re
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -293,11 +293,16 @@ def _fetch(run: Run, settings: Settings) -> None:
     """Download the files of a run's data that are not there; a DataError where they cannot be had."""
     name, options = run.experiment.data, run.experiment.options_of(run.column)
     if name == "tables":
-        for part in ("nodes", "edges", "graphs"):
-            if part in options and not Path(options[part]).exists():
-                raise DataError("expected a file, there is none of this name", part, str(options[part]))
+        check_files(options)
     elif name != "random" and catalog.find(name).raw:
         catalog.fetch(name, settings.data)
+
+
+def check_files(options: Mapping[str, Any]) -> None:
+    """Refuse options of own tables with a file that is not there."""
+    for part in ("nodes", "edges", "graphs"):
+        if part in options and not Path(str(options[part])).exists():
+            raise DataError("expected a file, there is none of this name", part, str(options[part]))
 
 
 def load_data(run: Run, settings: Settings) -> Task:
