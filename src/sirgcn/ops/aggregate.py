@@ -3,7 +3,7 @@
 import functools
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,24 @@ from torch import Tensor
 
 from sirgcn.ops import native, reference, triton_backend
 from sirgcn.ops.activation import Activation
+from sirgcn.ops.checks import check_devices, check_range
+from sirgcn.ops.door import opened, why_closed
 from sirgcn.ops.native import backend as native_backend
-from sirgcn.ops.neighbors import Grouping, Neighbors, check_edge_index
+from sirgcn.ops.neighbors import Grouping, Neighbors
 from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype, cast
 
 
 @dataclass(frozen=True)
 class Backend:
-    """One implementation of the aggregation, with the signatures of `sirgcn.ops.reference`."""
+    """One implementation of the aggregation, with the signatures of `sirgcn.ops.reference`.
+
+    Args:
+        forward, backward: the two passes.
+        devices: where it works; none means everywhere.
+        unavailable: why it is not available here; None where it is.
+        reads_memory: whether it reads memory by its address and not through operators of torch, so that it serves
+            plain tensors alone.
+    """
 
     forward: Callable[[Tensor, Tensor, Neighbors, EdgeTerms, Activation, bool], tuple[Tensor, Tensor | None]]
     backward: Callable[
@@ -29,6 +39,7 @@ class Backend:
     ]
     devices: tuple[str, ...] = ()
     unavailable: str | None = None
+    reads_memory: bool = True
 
 
 # In the order in which a default is looked for; no devices means all.
@@ -37,7 +48,7 @@ BACKENDS: dict[str, Backend] = {
     "triton": Backend(
         triton_backend.forward, triton_backend.backward, triton_backend.DEVICES, triton_backend.UNAVAILABLE
     ),
-    "reference": Backend(reference.forward, reference.backward),
+    "reference": Backend(reference.forward, reference.backward, reads_memory=False),
 }
 
 
@@ -83,9 +94,11 @@ def sir_aggregate(
         )
     sigma = Activation.parse(activation)
     check_nodes(query, key, neighbors, max_dim=3)
-    name = choose_backend(backend, query.device)
     check_width(query, key)
-    table, edge_type = check_edge(edge, edge_weight, neighbors.num_edges, query.size(-1))
+    table, edge_type = check_edge(edge, edge_weight, neighbors, query.size(-1))
+    name = choose_backend(
+        backend, query.device, {"query": query, "key": key, "edge": table, "edge_weight": edge_weight}
+    )
     dtype = torch.promote_types(query.dtype, key.dtype)
     if table is not None:
         dtype = torch.promote_types(dtype, table.dtype)
@@ -105,21 +118,41 @@ def sir_aggregate(
     return out.unflatten(1, (*batch, width)).movedim(0, -2) if batch else out
 
 
-def choose_backend(backend: str | None, device: torch.device | None = None) -> str:
-    """The name of the backend for a device (None: any); one that is asked for and cannot serve is refused."""
+def choose_backend(
+    backend: str | None, device: torch.device | None = None, tensors: Mapping[str, Tensor | None] | None = None
+) -> str:
+    """The name of the backend for a device and tensors (None: any); one that is asked for and cannot serve is refused.
+
+    A backend that reads memory by its address cannot serve a tensor whose values do not lie there, such as a subclass.
+    """
     if backend is not None and backend not in BACKENDS:
         raise ValueError(f"backend: expected one of {', '.join(BACKENDS)}, got {backend!r}")
     for name in BACKENDS if backend is None else (backend,):
         entry = BACKENDS[name]
-        fits = device is None or not entry.devices or device.type in entry.devices
-        if entry.unavailable is None and fits:
+        is_elsewhere = device is not None and bool(entry.devices) and device.type not in entry.devices
+        reason = entry.unavailable
+        if reason is None and is_elsewhere:
+            reason = f"it works on {' and '.join(entry.devices)}, not on {device}"
+        if reason is None and entry.reads_memory and tensors is not None:
+            reason = _closed(tensors)
+        if reason is None:
             return name
         if backend is not None:
-            reason = entry.unavailable or f"it works on {' and '.join(entry.devices)}, not on {device}"
             raise RuntimeError(f"backend: {name} is not available here: {reason}")
-        if fits and not torch.compiler.is_compiling():
-            _warn_of_fallback(name, entry.unavailable)
+        if not is_elsewhere and not torch.compiler.is_compiling():
+            _warn_of_fallback(name, reason)
     raise AssertionError("the reference serves every device")
+
+
+def _closed(tensors: Mapping[str, Tensor | None]) -> str | None:
+    """Why the first tensor that is not plain is not; None where all are, and where torch traces with its own types."""
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return None
+    for name, tensor in tensors.items():
+        reason = None if tensor is None else why_closed(tensor)
+        if reason is not None:
+            return f"{name}: {reason}"
+    return None
 
 
 @functools.cache
@@ -155,6 +188,7 @@ def check_nodes(query: Tensor, key: Tensor, neighbors: Neighbors, max_dim: float
             raise ValueError(f"{name}: expected shape [nodes, d] or [batch, nodes, d], got {list(tensor.shape)}")
         if tensor.size(-2) != rows:
             raise ValueError(f"{name}: expected {rows} rows, one per node of {neighbors}, got {tensor.size(-2)}")
+    check_devices({"query": query, "key": key, "neighbors": neighbors})
 
 
 def check_width(query: Tensor, key: Tensor) -> None:
@@ -164,34 +198,58 @@ def check_width(query: Tensor, key: Tensor) -> None:
 
 
 def check_edge(
-    edge: Any, edge_weight: Any, num_edges: int, width: int | None, name: str = "edge"
+    edge: Any, edge_weight: Any, graph: Neighbors | int, width: int | None, name: str = "edge"
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The edge term as (rows, type), refused where it does not fit the graph or, unless None, the width."""
-    table, edge_type = edge if isinstance(edge, tuple) and len(edge) == 2 else (edge, None)
+    """The edge term as (rows, type), refused where it does not fit the graph or, unless None, the width.
+
+    Args:
+        edge: the term, or a pair (table, type).
+        edge_weight: a scalar per edge, or None.
+        graph: the graph, or the number of its edges where it is on no device yet.
+        width: the channels of the term.
+        name: how the caller calls the term.
+    """
+    is_pair = isinstance(edge, tuple) and len(edge) == 2
+    table, edge_type = edge if is_pair else (edge, None)
     if edge is not None and not isinstance(table, Tensor):
         raise TypeError(f"{name}: expected a tensor or a pair (table, type) of tensors, got {type(edge).__name__}")
+    num_edges = graph if isinstance(graph, int | torch.SymInt) else graph.num_edges
     if table is not None:
-        if not table.is_floating_point():
-            raise ValueError(f"{name}: expected a floating-point dtype, got {table.dtype}")
-        if table.dim() != 2 or (width is not None and table.size(1) != width):
-            raise ValueError(f"{name}: expected shape [*, {'d' if width is None else width}], got {list(table.shape)}")
-        if edge_type is None and table.size(0) != num_edges:
-            raise ValueError(f"{name}: expected {num_edges} rows, one per edge, got {table.size(0)}")
-    if edge_type is not None:
-        _check_edge_type(edge_type, num_edges, table.size(0))
+        _check_edge_rows(table, None if is_pair else num_edges, width, name)
+    if is_pair:
+        edge_type = _checked_edge_type(edge_type, num_edges, table.size(0))
     if edge_weight is not None:
-        if not isinstance(edge_weight, Tensor):
-            raise TypeError(f"edge_weight: expected a tensor, got {type(edge_weight).__name__}")
-        if edge_weight.is_complex():
-            raise ValueError(f"edge_weight: expected a real dtype, got {edge_weight.dtype}")
-        if edge_weight.shape != (num_edges,):
-            raise ValueError(
-                f"edge_weight: expected shape [{num_edges}], one scalar per edge, got {list(edge_weight.shape)}"
-            )
+        _check_edge_weight(edge_weight, num_edges)
+    first = {"neighbors": graph} if isinstance(graph, Neighbors) else {}
+    check_devices({**first, name: table, "edge type": edge_type, "edge_weight": edge_weight})
     return table, edge_type
 
 
-def _check_edge_type(edge_type: Tensor, num_edges: int, num_types: int) -> None:
+def _check_edge_rows(table: Tensor, num_edges: int | None, width: int | None, name: str) -> None:
+    """Refuse an edge term that is not floating-point rows of that width, and unless None of that number."""
+    if not table.is_floating_point():
+        raise ValueError(f"{name}: expected a floating-point dtype, got {table.dtype}")
+    if table.dim() != 2 or (width is not None and table.size(1) != width):
+        raise ValueError(f"{name}: expected shape [*, {'d' if width is None else width}], got {list(table.shape)}")
+    if num_edges is not None and table.size(0) != num_edges:
+        raise ValueError(f"{name}: expected {num_edges} rows, one per edge, got {table.size(0)}")
+
+
+def _check_edge_weight(edge_weight: Any, num_edges: int) -> None:
+    if not isinstance(edge_weight, Tensor):
+        raise TypeError(f"edge_weight: expected a tensor, got {type(edge_weight).__name__}")
+    if edge_weight.is_complex():
+        raise ValueError(f"edge_weight: expected a real dtype, got {edge_weight.dtype}")
+    if edge_weight.shape != (num_edges,):
+        raise ValueError(
+            f"edge_weight: expected shape [{num_edges}], one scalar per edge, got {list(edge_weight.shape)}"
+        )
+
+
+def _checked_edge_type(edge_type: Any, num_edges: int, num_types: int) -> Tensor:
+    """The types of edges as a plain tensor, each of them checked in this call."""
+    if not isinstance(edge_type, Tensor):
+        raise TypeError(f"edge type: expected a tensor, got {type(edge_type).__name__}")
     if edge_type.dtype not in (torch.int32, torch.int64) or edge_type.dim() != 1:
         raise ValueError(
             f"edge type: expected int32 or int64 of shape [{num_edges}], "
@@ -199,13 +257,10 @@ def _check_edge_type(edge_type: Tensor, num_edges: int, num_types: int) -> None:
         )
     if edge_type.size(0) != num_edges:
         raise ValueError(f"edge type: expected {num_edges} entries, one per edge, got {edge_type.size(0)}")
-    if not torch.compiler.is_compiling() and num_edges:
-        outside = (edge_type < 0) | (edge_type >= num_types)
-        if bool(outside.any()):
-            first = int(outside.nonzero()[0])
-            raise IndexError(
-                f"edge type[{first}] = {int(edge_type[first])}: expected 0 <= type < {num_types}, the rows of the table"
-            )
+    if not torch.compiler.is_compiling():
+        edge_type = opened(edge_type)
+    check_range(edge_type, num_types, "edge type[{}]", "the rows of the table", "type")
+    return edge_type
 
 
 def _dispatch(
@@ -216,8 +271,9 @@ def _dispatch(
         tensor is not None and tensor.requires_grad for tensor in (query, key, terms.edge, terms.edge_weight)
     )
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
-        graph = [neighbors.edge_index, *neighbors.by_target, *neighbors.by_source]
-        return _aggregate(query, key, graph, *terms, activation.name, activation.slope, backend, needs_grad)[0]
+        return _aggregate(
+            query, key, neighbors.tensors(), *terms, activation.name, activation.slope, backend, needs_grad
+        )[0]
     if not needs_grad:
         return BACKENDS[backend].forward(query, key, neighbors, terms, activation, False)[0]
     out: Tensor = _Aggregate.apply(query, key, terms.edge, terms.edge_weight, terms, neighbors, activation, backend)  # type: ignore[no-untyped-call]
@@ -240,17 +296,19 @@ class _Aggregate(torch.autograd.Function):
         backend: str,
     ) -> Tensor:
         out, slopes = BACKENDS[backend].forward(query, key, neighbors, terms, activation, ctx.needs_input_grad[0])
-        ctx.save_for_backward(query, key, edge, edge_weight)
-        ctx.others = (terms, neighbors, activation, backend)
+        # All that the backward pass reads and a user can change in place; the graph notices that by itself.
+        ctx.save_for_backward(query, key, *terms)
+        ctx.others = (neighbors, activation, backend)
         ctx.slopes = slopes
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         # Once: torch's checkpointing unpacks a tensor a single time.
-        saved = query, key, edge, edge_weight = ctx.saved_tensors
-        terms, neighbors, activation, backend = ctx.others
-        terms = terms._replace(edge=edge, edge_weight=edge_weight)
+        query, key, *rest = ctx.saved_tensors
+        terms = EdgeTerms(*rest)
+        saved = query, key, terms.edge, terms.edge_weight
+        neighbors, activation, backend = ctx.others
         with torch.no_grad():
             grad_query = None
             if ctx.needs_input_grad[0]:
@@ -300,8 +358,13 @@ def _refuse_second_derivative(name: str) -> None:
     )
 
 
-def _neighbors(graph: Sequence[Tensor], query: Tensor, key: Tensor) -> Neighbors:
-    return Neighbors(graph[0], Grouping(*graph[1:4]), Grouping(*graph[4:7]), key.size(0), query.size(0))
+def _checked(query: Tensor, key: Tensor, graph: Sequence[Tensor], terms: EdgeTerms) -> tuple[Neighbors, EdgeTerms]:
+    """An operator's graph and terms, every index looked at: a traced graph was not, and C does not look at all."""
+    neighbors = Neighbors(graph[0], Grouping(*graph[1:4]), Grouping(*graph[4:7]), key.size(0), query.size(0))
+    if terms.edge is not None and terms.edge_type is not None:
+        edge_type = _checked_edge_type(terms.edge_type, neighbors.num_edges, terms.edge.size(0))
+        terms = terms._replace(edge_type=edge_type)
+    return neighbors, terms
 
 
 @torch.library.custom_op("sirgcn::aggregate", mutates_args=())
@@ -319,14 +382,10 @@ def _aggregate(
     backend: str,
     save: bool,
 ) -> tuple[Tensor, Tensor]:
-    # A traced graph was not looked at when it was grouped, and C does not look at all.
-    check_edge_index(graph[0], (key.size(0), query.size(0)))
-    if edge is not None and edge_type is not None:
-        _check_edge_type(edge_type, graph[0].size(1), edge.size(0))
-    terms = EdgeTerms(edge, edge_type, edge_weight, target_weight, source_weight)
-    out, slopes = BACKENDS[backend].forward(
-        query, key, _neighbors(graph, query, key), terms, Activation(activation, slope), save
+    neighbors, terms = _checked(
+        query, key, graph, EdgeTerms(edge, edge_type, edge_weight, target_weight, source_weight)
     )
+    out, slopes = BACKENDS[backend].forward(query, key, neighbors, terms, Activation(activation, slope), save)
     # An operator cannot return None: an empty tensor stands for what is absent.
     return out, query.new_empty(0, dtype=accumulation_dtype(query.dtype)) if slopes is None else slopes
 
@@ -346,9 +405,11 @@ def _aggregate_backward(
     slope: float,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    terms = EdgeTerms(edge, edge_type, edge_weight, target_weight, source_weight)
+    neighbors, terms = _checked(
+        query, key, graph, EdgeTerms(edge, edge_type, edge_weight, target_weight, source_weight)
+    )
     grad_key, grad_edge, grad_weight = BACKENDS[backend].backward(
-        grad, query, key, _neighbors(graph, query, key), terms, Activation(activation, slope), Needs(True, True)
+        grad, query, key, neighbors, terms, Activation(activation, slope), Needs(True, True)
     )
     empty = query.new_empty(0)
     return (

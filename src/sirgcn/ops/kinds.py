@@ -9,6 +9,7 @@ from torch import Tensor
 
 from sirgcn.ops import native
 from sirgcn.ops.aggregate import is_watched
+from sirgcn.ops.door import is_open
 from sirgcn.ops.neighbors import Grouping, Neighbors
 
 # Kinds per node at most: with more there is next to nothing to save. Edges per node at most: nodes with more neighbours
@@ -46,7 +47,7 @@ class KindEdges(Neighbors):
         plain, original = super().to(*args, **kwargs), self.original.to(*args, **kwargs)
         groupings = plain.edge_index, plain.by_target, plain.by_source, plain.num_sources, plain.num_targets
         first = (tensor.to(*args, **kwargs) for tensor in (self.first_source, self.first_target))
-        return KindEdges(*groupings, original, *first)
+        return KindEdges(*groupings, original, *first, is_checked=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +82,13 @@ class Kinds:
             native.UNAVAILABLE is not None
             or _is_watched()
             or graph.device.type != "cpu"
+            or not is_open(label)
             or graph.num_sources != graph.num_targets
             or graph.num_targets == 0
             or graph.num_edges > _MOST_EDGES * graph.num_targets
         ):
             return None
+        graph.check_frozen()
         # In one number, unless that could overflow.
         joint, combinations = label.to(torch.int64), int(label.max()) + 1
         for degree in (graph.in_degree(), graph.out_degree()):
@@ -108,6 +111,7 @@ class Kinds:
         # What does not fit is refused, by name, where every edge is looked at.
         if _is_watched() or not (edge_kind is None or _fits(edge_kind, self.graph.num_edges, num_edge_kinds)):
             return None
+        self.graph.check_frozen()
         most = int(_MOST_KINDS * self.graph.num_targets)
         found = native.refine(self.kind, self.graph.by_target, edge_kind, num_edge_kinds, most)
         if found is None:
@@ -115,7 +119,8 @@ class Kinds:
         kind, first, count, edge_index, edge_type = found
         sizes = len(self.first), len(first)
         grouped = Neighbors.from_edge_index(edge_index, sizes)
-        edges = KindEdges(edge_index, grouped.by_target, grouped.by_source, *sizes, self.graph, self.first, first)
+        groupings = grouped.edge_index, grouped.by_target, grouped.by_source
+        edges = KindEdges(*groupings, *sizes, self.graph, self.first, first, is_checked=True)
         return Kinds(self.graph, kind, first, count), edges, edge_type
 
 
@@ -124,7 +129,7 @@ def _is_watched() -> bool:
 
 
 def _fits(edge_kind: Tensor, num_edges: int, num_kinds: int) -> bool:
-    if edge_kind.dtype not in (torch.int32, torch.int64) or edge_kind.shape != (num_edges,) or not edge_kind.is_cpu:
+    if edge_kind.dtype not in (torch.int32, torch.int64) or edge_kind.shape != (num_edges,) or not is_open(edge_kind):
         return False
     low, high = (int(bound) for bound in torch.aminmax(edge_kind)) if num_edges else (0, 0)
     return low >= 0 and high < num_kinds

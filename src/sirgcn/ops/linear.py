@@ -4,10 +4,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from sirgcn.ops import native
 from sirgcn.ops.aggregate import is_watched
+from sirgcn.ops.door import address, flat, is_open
 
 if native.UNAVAILABLE is None:
     import sirgcn.ops.native._kernels as _kernels
@@ -53,12 +54,12 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
         m,
         n,
         depth,
-        a.data_ptr(),
+        address(a),
         *a.stride(),
-        b.data_ptr(),
+        address(b),
         *b.stride(),
-        0 if bias is None else bias.data_ptr(),
-        out.data_ptr(),
+        flat(bias),
+        flat(out),
     )
     return out
 
@@ -82,18 +83,8 @@ def _takes(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
 
 
 def _is_plain(tensor: Tensor, like: Tensor) -> bool:
-    """Whether the tensor's memory holds its values, in a dtype that the kernel knows and the other one has."""
-    return (
-        type(tensor) in (Tensor, nn.Parameter)
-        and tensor.dtype in (torch.float32, torch.float64)
-        and tensor.dtype == like.dtype
-        and tensor.is_cpu
-        and tensor.layout is torch.strided
-        and not tensor.is_neg()
-        and not tensor.is_nested
-        and not tensor._is_zerotensor()
-        and torch._C._has_storage(tensor)
-    )
+    """Whether C may touch the tensor's memory, in a dtype that the kernel knows and the other one has."""
+    return tensor.dtype in (torch.float32, torch.float64) and tensor.dtype == like.dtype and is_open(tensor)
 
 
 class _Linear(torch.autograd.Function):

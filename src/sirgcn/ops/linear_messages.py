@@ -1,5 +1,6 @@
 """Message networks of the form act2(W act1(z) + b), found in a module and computed by the C kernel."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -9,6 +10,7 @@ from torch.nn.modules import module as _hooks
 from sirgcn.ops import native
 from sirgcn.ops.activation import Activation, Sigma
 from sirgcn.ops.aggregate import is_watched, once_differentiable
+from sirgcn.ops.door import is_open
 from sirgcn.ops.native import network as native_network
 from sirgcn.ops.native.network import Inputs, Messages
 
@@ -92,9 +94,7 @@ def takes(message: LinearMessage, query: Tensor, key: Tensor, table: Tensor | No
     tensors = [t for t in (query, key, table, message.weight, message.bias) if t is not None]
     return (
         native.takes_rows(query, key, message.weight)
-        and all(
-            type(t) in (Tensor, nn.Parameter) and t.dtype == query.dtype and t.device.type == "cpu" for t in tensors
-        )
+        and all(t.dtype == query.dtype and is_open(t) for t in tensors)
         and min(message.weight.shape) > 0
         and message.weight.size(1) == query.size(1)
         and num_edges <= torch.iinfo(torch.int32).max
@@ -118,13 +118,14 @@ class _LinearMessages(torch.autograd.Function):
     def forward(ctx: Any, messages: Messages, *inputs: Tensor | None) -> Tensor:
         out, winner, marks = native_network.forward(messages, Inputs(*inputs), save=True)
         ctx.messages = messages
-        ctx.save_for_backward(*inputs, winner, marks)
+        ctx.save_for_backward(*inputs, winner, marks, messages.edge_type)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        *saved, winner, marks = ctx.saved_tensors
+        *saved, winner, marks, edge_type = ctx.saved_tensors
+        messages = replace(ctx.messages, edge_type=edge_type)
         with torch.no_grad():
             needs = ctx.needs_input_grad[1:]
-            grads = native_network.backward(ctx.messages, Inputs(*saved), winner, marks, grad, needs)
+            grads = native_network.backward(messages, Inputs(*saved), winner, marks, grad, needs)
         return once_differentiable((None, *grads), saved, "tiled_aggregate")

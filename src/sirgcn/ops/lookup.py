@@ -9,11 +9,14 @@ from torch import Tensor
 
 from sirgcn.ops import native
 from sirgcn.ops.aggregate import is_watched
+from sirgcn.ops.checks import check_devices
+from sirgcn.ops.door import is_open
 
 
 def look_up(table: Float[Tensor, "rows d"], index: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
     """`table[index]`, with gradients that are summed in the order of the index, as those of `index_select` are not."""
-    if torch.compiler.is_compiling() or is_watched() or not native.takes_rows(table):
+    check_devices({"table": table, "index": index})
+    if torch.compiler.is_compiling() or is_watched() or not native.takes_rows(table) or not is_open(index):
         return F.embedding(index, table)
     if not (torch.is_grad_enabled() and table.requires_grad):
         return table.index_select(0, index)

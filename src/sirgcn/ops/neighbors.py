@@ -1,16 +1,37 @@
 """Edges grouped by target and by source, built once per graph and passed on to every layer."""
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import InitVar, dataclass, field
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from sirgcn.ops import native
+from sirgcn.ops.checks import check_range, whole_number
+from sirgcn.ops.door import is_open, opened
 
 REDUCTIONS = ("sum", "mean", "sym", "sym_in")
 """Reductions that are a sum with rank-one weights a_u * b_v."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _outside_inference(function: Callable[P, T]) -> Callable[P, T]:
+    """The function run outside inference mode: what it makes is kept, and a later training needs ordinary tensors."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
+            return function(*args, **kwargs)
+        with torch.inference_mode(False), torch.no_grad():
+            return function(*args, **kwargs)
+
+    return run
 
 
 class Grouping(NamedTuple):
@@ -40,12 +61,41 @@ class Neighbors:
     by_source: Grouping
     num_sources: int
     num_targets: int
-    # Degrees do not change: what was computed for one layer serves the next.
-    _weights: dict[tuple[str, torch.dtype], tuple[Tensor | None, Tensor | None]] = field(
+    # Degrees do not change: what was computed for one layer serves the next. Versions tell whether it still holds.
+    _weights: dict[tuple[str, torch.dtype], tuple[tuple[Tensor | None, Tensor | None], list[int]]] = field(
         default_factory=dict, init=False
     )
+    _versions: list[int] | None = field(default=None, init=False)
+    # Set by what has looked at every value, or made it; a graph put together by hand is looked at here.
+    is_checked: InitVar[bool] = field(default=False, kw_only=True)
+
+    def __post_init__(self, is_checked: bool) -> None:
+        if torch.compiler.is_compiling():
+            return
+        if not is_checked:
+            _check_groupings(self.tensors(), self.num_sources, self.num_targets)
+        object.__setattr__(self, "_versions", _versions(self.tensors()))
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All index tensors: `edge_index`, then the three of `by_target` and the three of `by_source`."""
+        return self.edge_index, *self.by_target, *self.by_source
+
+    def check_frozen(self) -> None:
+        """Refuse a graph whose tensors were changed in place after their values had been checked.
+
+        Whatever reads the tensors calls this first, in a forward pass and again in its backward pass: C does not look
+        at an index before it follows it. Code compiled by torch has its own checks.
+        """
+        if torch.compiler.is_compiling():
+            return
+        if self._versions is not None and self._versions != _versions(self.tensors()):
+            raise RuntimeError(
+                "edge_index: expected the graph as it was when its edges were grouped, but one of its index tensors "
+                "was changed in place since; build Neighbors anew, or clone() edge_index before changing it"
+            )
 
     @classmethod
+    @_outside_inference
     def from_edge_index(
         cls,
         edge_index: Int[Tensor, "2 edges"],
@@ -53,33 +103,39 @@ class Neighbors:
     ) -> "Neighbors":
         """Group the edges of `edge_index` (row 0: sources, row 1: targets), int32 or int64.
 
-        The tensor is kept as it is, do not change it in place; the groups are int32 wherever that is wide enough.
+        The tensor is kept, and using the graph after a change of it in place is refused. A subclass of `Tensor` is
+        copied into a plain one. The groups are int32 wherever that is wide enough.
 
         `size` is the number of nodes, or (sources, targets) for a bipartite graph; None infers it from the largest
-        index. Built eagerly, a negative or too large index is refused with the first offending entry named; under
-        `torch.compile` and `torch.export` only shapes and dtypes are checked.
+        index. A negative or too large index is refused: built eagerly, with the first offending entry named; under
+        `torch.compile`, by an assertion in the compiled code. Under `torch.export` only shapes and dtypes are checked.
         """
         check_edge_index(edge_index)
+        if not torch.compiler.is_compiling():
+            edge_index = opened(edge_index)
         if size is None:
             if torch.compiler.is_compiling():
                 raise ValueError("size: expected the number of nodes under torch.compile, got None")
             # At least 0: an edge_index of negative values only is refused for its first entry.
             size = max(0, int(edge_index.max()) + 1) if edge_index.numel() else 0
         sizes = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-        if len(sizes) != 2 or not all(isinstance(n, (int, torch.SymInt)) for n in sizes):
-            raise ValueError(f"size: expected a number of nodes or a pair (sources, targets), got {size!r}")
-        num_sources, num_targets = sizes
-        if _groups_natively(edge_index) and min(sizes) >= 0:
+        expected = "a number of nodes or a pair (sources, targets)"
+        if len(sizes) != 2:
+            raise ValueError(f"size: expected {expected}, got {size!r}")
+        num_sources, num_targets = (whole_number(n, "size", expected) for n in sizes)
+        if _groups_natively(edge_index) and min(num_sources, num_targets) >= 0:
             bad, tensors = native.group(edge_index, num_sources, num_targets)
             if bad == (-1, -1):
-                return cls(edge_index, Grouping(*tensors[:3]), Grouping(*tensors[3:]), num_sources, num_targets)
+                by_target, by_source = Grouping(*tensors[:3]), Grouping(*tensors[3:])
+                return cls(edge_index, by_target, by_source, num_sources, num_targets, is_checked=True)
         # What the kernel found to be out of range is refused here, by name.
         check_edge_index(edge_index, (num_sources, num_targets))
         by_target = _group(edge_index[1], edge_index[0], num_targets)
         by_source = _group(edge_index[0], edge_index[1], num_sources)
-        return cls(edge_index, by_target, by_source, num_sources, num_targets)
+        return cls(edge_index, by_target, by_source, num_sources, num_targets, is_checked=True)
 
     @classmethod
+    @_outside_inference
     def from_sparse(cls, adj_t: Tensor) -> "Neighbors":
         """Group the non-zeros of a torch sparse CSR, CSC or COO tensor whose rows are targets, columns sources.
 
@@ -108,7 +164,8 @@ class Neighbors:
             given = _compressed(adj_t.ccol_indices(), adj_t.row_indices(), num_sources, num_targets, "row")
             row, col = given.node, given.owner()
             by_target, by_source = _group(row, col, num_targets), given
-        return cls(torch.stack([col, row]), by_target, by_source, num_sources, num_targets)
+        edge_index = torch.stack([col, row])
+        return cls(edge_index, by_target, by_source, num_sources, num_targets, is_checked=True)
 
     @property
     def num_edges(self) -> int:
@@ -128,13 +185,14 @@ class Neighbors:
         """The number of edges that leave every source v."""
         return self.by_source.ptr.diff()
 
+    @_outside_inference
     def weights(self, reduce: str, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
         """The rank-one weights (a_u, b_v) of a reduction on this graph, see `rank_one_weights`."""
         if reduce == "sum":
             return None, None
         check_reduce(reduce)
-        known = self._weights.get((reduce, dtype))
-        if known is not None:
+        known, versions = self._weights.get((reduce, dtype), (None, None))
+        if known is not None and (torch.compiler.is_compiling() or versions == _versions(known)):
             return known
         if reduce == "sym_in" and self.num_sources != self.num_targets:
             raise ValueError(
@@ -144,9 +202,10 @@ class Neighbors:
         source_degree = self.out_degree() if reduce == "sym" else self.in_degree()
         weights = rank_one_weights(reduce, self.in_degree(), source_degree, dtype)
         if not torch.compiler.is_compiling():
-            self._weights[reduce, dtype] = weights
+            self._weights[reduce, dtype] = weights, _versions(weights)
         return weights
 
+    @_outside_inference
     def to(self, *args: Any, **kwargs: Any) -> "Neighbors":
         """A copy on another device or with another index dtype (int32, int64), arguments as `torch.Tensor.to`."""
         edge_index = self.edge_index.to(*args, **kwargs)
@@ -159,7 +218,7 @@ class Neighbors:
             Grouping(*(tensor.to(*args, **kwargs) for tensor in grouping))
             for grouping in (self.by_target, self.by_source)
         )
-        return Neighbors(edge_index, by_target, by_source, self.num_sources, self.num_targets)
+        return Neighbors(edge_index, by_target, by_source, self.num_sources, self.num_targets, is_checked=True)
 
     def __repr__(self) -> str:
         return f"Neighbors(num_sources={self.num_sources}, num_targets={self.num_targets}, num_edges={self.num_edges})"
@@ -183,6 +242,11 @@ def rank_one_weights(
     )
 
 
+def _versions(tensors: Iterable[Tensor | None]) -> list[int]:
+    """How often each tensor was changed in place; torch does not count for tensors of inference mode."""
+    return [0 if tensor.is_inference() else tensor._version for tensor in tensors if tensor is not None]
+
+
 def check_reduce(reduce: str, known: tuple[str, ...] = REDUCTIONS) -> None:
     """Refuse an unknown reduction and list the known ones."""
     if reduce not in known:
@@ -192,7 +256,7 @@ def check_reduce(reduce: str, known: tuple[str, ...] = REDUCTIONS) -> None:
 def check_edge_index(edge_index: Tensor, size: tuple[int, int] | None = None) -> None:
     """Refuse an `edge_index` that is not an int32 or int64 tensor of shape [2, edges].
 
-    With `size` (sources, targets) given, and not under `torch.compile` or `torch.export`, values outside it too.
+    With `size` (sources, targets) given, values outside it too, see `check_range`.
     """
     if not isinstance(edge_index, Tensor):
         raise TypeError(f"edge_index: expected a tensor, got {type(edge_index).__name__}")
@@ -200,31 +264,31 @@ def check_edge_index(edge_index: Tensor, size: tuple[int, int] | None = None) ->
         raise ValueError(f"edge_index: expected dtype int32 or int64, got {edge_index.dtype}")
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"edge_index: expected shape [2, edges], got {list(edge_index.shape)}")
-    if size is None or torch.compiler.is_compiling():
+    if size is None:
         return
     for row, (count, end) in enumerate(zip(size, ("source", "target"), strict=True)):
         if count < 0:
             raise ValueError(f"size: expected a number of {end} nodes >= 0, got {count}")
-        _check_range(edge_index[row], count, f"edge_index[{row}, {{}}]", end)
+        check_range(edge_index[row], count, f"edge_index[{row}, {{}}]", f"the number of {end} nodes")
 
 
-def _check_range(index: Tensor, size: int, place: str, end: str) -> None:
-    if index.numel() == 0:
-        return
-    low, high = (int(bound) for bound in torch.aminmax(index))
-    if low >= 0 and high < size:
-        return
-    first = int(((index < 0) | (index >= size)).nonzero()[0])
-    raise IndexError(
-        f"{place.format(first)} = {int(index[first])}: expected 0 <= index < {size}, the number of {end} nodes"
-    )
+def _check_groupings(graph: Sequence[Tensor], num_sources: int, num_targets: int) -> None:
+    """Refuse the seven tensors of a graph, see `Neighbors.tensors`, where an entry would lead outside."""
+    edge_index, by_target, by_source = graph[0], Grouping(*graph[1:4]), Grouping(*graph[4:7])
+    check_edge_index(edge_index, (num_sources, num_targets))
+    for grouping, groups, nodes in ((by_target, num_targets, num_sources), (by_source, num_sources, num_targets)):
+        _check_compressed(grouping.ptr, grouping.node, groups, "by_target, by_source")
+        if not grouping.node.shape == grouping.edge.shape == edge_index.shape[1:]:
+            raise ValueError(f"by_target, by_source: expected {edge_index.size(1)} edges, got {len(grouping.edge)}")
+        check_range(grouping.node, nodes, "by_target, by_source: node[{}]", "the number of nodes")
+        check_range(grouping.edge, edge_index.size(1), "by_target, by_source: edge[{}]", "the number of edges")
 
 
 def _groups_natively(edge_index: Tensor) -> bool:
     return (
         native.UNAVAILABLE is None
         and not torch.compiler.is_compiling()
-        and edge_index.device.type == "cpu"
+        and is_open(edge_index)
         and not torch._C._len_torch_dispatch_stack()
         and not torch._C._are_functorch_transforms_active()
     )
@@ -241,12 +305,18 @@ def _group(by: Tensor, other: Tensor, num_groups: int) -> Grouping:
 def _compressed(ptr: Tensor, node: Tensor, groups: int, size: int, end: str) -> Grouping:
     """A checked grouping from the compressed and plain indices of a sparse tensor (torch does not check by default)."""
     if not torch.compiler.is_compiling():
-        rising = ptr.numel() == groups + 1 and int(ptr[0]) == 0 and int(ptr[-1]) == node.numel()
-        if not rising or bool((ptr.diff() < 0).any()):
-            raise ValueError(
-                f"adj_t: expected {groups + 1} compressed indices that rise from 0 to {node.numel()}, "
-                f"got {ptr[:8].tolist()}{' ...' if ptr.numel() > 8 else ''}"
-            )
-        _check_range(node, size, f"adj_t {end} index {{}}", end)
+        ptr, node = opened(ptr), opened(node)
+        _check_compressed(ptr, node, groups, "adj_t")
+        check_range(node, size, f"adj_t {end} index {{}}", f"the number of {end} nodes")
     ptr, node = ptr.contiguous(), node.contiguous()
     return Grouping(ptr, node, torch.arange(node.numel(), dtype=node.dtype, device=node.device))
+
+
+def _check_compressed(ptr: Tensor, node: Tensor, groups: int, name: str) -> None:
+    if ptr.dtype != node.dtype or ptr.shape != (groups + 1,) or node.dim() != 1:
+        raise ValueError(f"{name}: expected {groups + 1} compressed indices of {node.dtype}, got {ptr}")
+    if int(ptr[0]) != 0 or int(ptr[-1]) != node.numel() or bool((ptr.diff() < 0).any()):
+        raise ValueError(
+            f"{name}: expected {groups + 1} compressed indices that rise from 0 to {node.numel()}, "
+            f"got {ptr[:8].tolist()}{' ...' if ptr.numel() > 8 else ''}"
+        )

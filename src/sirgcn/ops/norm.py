@@ -8,6 +8,8 @@ from torch import Tensor
 
 from sirgcn.ops import native
 from sirgcn.ops.aggregate import is_watched, once_differentiable
+from sirgcn.ops.checks import check_devices
+from sirgcn.ops.door import flat, is_open
 
 if native.UNAVAILABLE is None:
     import sirgcn.ops.native._kernels as _kernels
@@ -35,6 +37,7 @@ def weighted_batch_norm(
     if table.dim() != 2 or not weight.shape == bias.shape == table.shape[1:] or share.shape != table.shape[:1]:
         shapes = [list(tensor.shape) for tensor in (table, share, weight, bias)]
         raise ValueError(f"weighted_batch_norm: expected shapes [K, d], [K], [d] and [d], got {shapes}")
+    check_devices({"table": table, "share": share, "weight": weight, "bias": bias})
     found: tuple[Tensor, Tensor, Tensor] = _BatchNorm.apply(table, share, weight, bias, eps)  # type: ignore[no-untyped-call]
     return found
 
@@ -42,14 +45,13 @@ def weighted_batch_norm(
 def _takes(*tensors: Tensor) -> bool:
     """Whether the kernel can work on these: of one dtype, float32 or float64, on the CPU, nobody looking on."""
     first = tensors[0]
-    return native.takes_rows(first) and all(t.dtype == first.dtype and t.is_cpu for t in tensors) and not is_watched()
+    return native.takes_rows(first) and all(t.dtype == first.dtype and is_open(t) for t in tensors) and not is_watched()
 
 
 def _run(table: Tensor, eps: float, *others: Tensor | None) -> None:
     """Forward, or backward where a gradient is given, on tensors in one piece, in the order of the kernel."""
-    pointers = (0 if tensor is None else tensor.data_ptr() for tensor in (table, *others))
     threads = native.threads_for(table.numel())
-    _kernels.norm(table.dtype == torch.float64, threads, *table.shape, *pointers, eps)
+    _kernels.norm(table.dtype == torch.float64, threads, *table.shape, *map(flat, (table, *others)), eps)
 
 
 class _BatchNorm(torch.autograd.Function):

@@ -52,6 +52,7 @@ class KindPairs:
             num_kinds: how many kinds of targets and of sources there are.
             neighbors: the graph.
         """
+        neighbors.check_frozen()
         target_kinds, target_place = _distinct(target_kind, num_kinds[0], neighbors.in_degree() > 0)
         source_kinds, source_place = _distinct(source_kind, num_kinds[1], neighbors.out_degree() > 0)
         pairs = target_kinds.numel() * source_kinds.numel()

@@ -44,6 +44,7 @@ def forward(
     out_u = a_u * sum over v in N(u) of w_uv * b_v * sigma(q_u + k_v + e_uv), slopes_u the same with sigma'; both
     `[targets, d]`, the slopes in the accumulation dtype.
     """
+    neighbors.check_frozen()
     target = neighbors.edge_index[1]
     z, weight = _before_activation(query, key, neighbors, terms), _weight(neighbors, terms)
     out = _sum_into(target, activation(z) * weight, query.size(0)).to(query.dtype)
@@ -60,6 +61,7 @@ def backward(
     needs: Needs,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Gradients of key, edge (or its table) and edge_weight, in the accumulation dtype, given that of the output."""
+    neighbors.check_frozen()
     source, target = neighbors.edge_index
     z = _before_activation(query, key, neighbors, terms)
     incoming = grad.to(z.dtype).index_select(0, target)

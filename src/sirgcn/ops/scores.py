@@ -8,6 +8,8 @@ from torch import Tensor
 
 from sirgcn.ops.activation import Activation
 from sirgcn.ops.aggregate import BACKENDS, check_nodes, check_width, choose_backend, once_differentiable
+from sirgcn.ops.checks import check_devices
+from sirgcn.ops.door import opened
 from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype, cast
 
@@ -38,9 +40,10 @@ def contextual_scores(
         raise ValueError(
             f"weight: expected shape {list(query.shape[1:])} or {list(query.shape)}, got {list(weight.shape)}"
         )
+    check_devices({"query": query, "weight": weight})
     dtype = torch.promote_types(query.dtype, key.dtype)
     ends = cast(query, dtype), cast(key, dtype), cast(weight, dtype)
-    backend = choose_backend(None, query.device)
+    backend = choose_backend(None, query.device, {"query": query, "key": key, "weight": weight})
     if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in ends):
         return _scores(*ends, neighbors, sigma, backend)
     out: Tensor = _ContextualScores.apply(*ends, neighbors, sigma, backend)  # type: ignore[no-untyped-call]
@@ -79,7 +82,7 @@ class _ContextualScores(torch.autograd.Function):
         saved = query, key, weight = ctx.saved_tensors
         neighbors, sigma, backend = ctx.others
         with torch.no_grad():
-            kernels, terms = BACKENDS[backend], _weighted(grad.contiguous())
+            kernels, terms = BACKENDS[backend], _weighted(opened(grad).contiguous())
             out, slopes = kernels.forward(query, key, neighbors, terms, sigma, ctx.needs_input_grad[0])
             grad_query = None if slopes is None else cast(slopes.mul_(weight), query.dtype)
             needs = Needs(edge=False, edge_weight=False)

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from sirgcn.ops import native
 from sirgcn.ops.aggregate import is_watched, once_differentiable
+from sirgcn.ops.checks import check_devices
+from sirgcn.ops.door import address, flat, opened
 from sirgcn.ops.neighbors import Neighbors
 
 if native.UNAVAILABLE is None:
@@ -30,6 +32,7 @@ def edge_softmax(scores: Float[Tensor, "edges heads"], neighbors: Neighbors) -> 
         raise ValueError(f"scores: expected shape [{neighbors.num_edges}, heads], got {list(scores.shape)}")
     if not native.takes_rows(scores):
         raise ValueError(f"scores: expected float32 or float64 on the CPU, got {scores.dtype} on {scores.device}")
+    check_devices({"scores": scores, "neighbors": neighbors})
     if not (torch.is_grad_enabled() and scores.requires_grad):
         return _run(scores, None, neighbors)
     out: Tensor = _EdgeSoftmax.apply(scores, neighbors)  # type: ignore[no-untyped-call]
@@ -38,22 +41,23 @@ def edge_softmax(scores: Float[Tensor, "edges heads"], neighbors: Neighbors) -> 
 
 def _run(rows: Tensor, grad: Tensor | None, neighbors: Neighbors) -> Tensor:
     """The softmax of scores, or from its result and the result's gradient that of the scores."""
+    neighbors.check_frozen()
     ptr, _, edge = neighbors.by_target
     edges, heads = rows.shape
     out = rows.new_empty(heads, edges).t()
     _kernels.softmax(
         native.DTYPES[rows.dtype],
         native.threads_for(rows.numel()),
-        ptr.data_ptr(),
-        edge.data_ptr(),
+        flat(ptr),
+        flat(edge),
         edge.dtype == torch.int64,
         neighbors.num_targets,
         heads,
-        rows.data_ptr(),
+        address(rows),
         *rows.stride(),
-        0 if grad is None else grad.data_ptr(),
+        address(grad),
         *((0, 0) if grad is None else grad.stride()),
-        out.data_ptr(),
+        address(out),
         *out.stride(),
     )
     return out
@@ -71,5 +75,5 @@ class _EdgeSoftmax(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (out,) = ctx.saved_tensors
         with torch.no_grad():
-            found = _run(out, grad, ctx.neighbors)
+            found = _run(out, opened(grad), ctx.neighbors)
         return *once_differentiable((found,), (out,), "edge_softmax"), None

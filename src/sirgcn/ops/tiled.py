@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from sirgcn.ops import native
 from sirgcn.ops.aggregate import check_edge, check_nodes, check_width, choose_backend, once_differentiable
+from sirgcn.ops.checks import whole_number
+from sirgcn.ops.door import opened
 from sirgcn.ops.linear_messages import LINEAR, aggregate, linear_message, takes
 from sirgcn.ops.native.network import Messages
 from sirgcn.ops.neighbors import REDUCTIONS, Neighbors, check_reduce
@@ -98,10 +100,11 @@ def tiled_aggregate(
         raise ValueError(f"key: expected the batch of query, {list(query.shape)}, got {list(key.shape)}")
     if edge_weight is not None and reduce == "max":
         raise ValueError("edge_weight: max takes no edge weights")
-    table, edge_type = check_edge(edge, edge_weight, neighbors.num_edges, query.size(-1) if combine == "add" else None)
+    table, edge_type = check_edge(edge, edge_weight, neighbors, query.size(-1) if combine == "add" else None)
     if tile is None:
         tile = _default_tile(network, query, key)
-    if not isinstance(tile, int) or tile < 1:  # type: ignore[redundant-expr]
+    tile = whole_number(tile, "tile", "at least 1 edge")
+    if tile < 1:
         raise ValueError(f"tile: expected at least 1 edge, got {tile}")
     if tile < neighbors.num_edges:
         for name, module in network.named_modules():
@@ -110,7 +113,8 @@ def tiled_aggregate(
                     f"network: {name or type(module).__name__} is a batch norm in training mode, whose "
                     f"statistics would depend on the tile; take a layer norm, or tile >= {neighbors.num_edges}"
                 )
-    name = choose_backend(backend, query.device)
+    tensors = {"query": query, "key": key, "edge": table, "edge_weight": edge_weight}
+    name = choose_backend(backend, query.device, tensors)
     if name == "native" and combine == "add" and edge_weight is None and not torch.compiler.is_compiling():
         message = linear_message(network)
         if message is not None and takes(message, query, key, table, neighbors.num_edges):
@@ -162,17 +166,17 @@ class _Plan:
     reduce: str
     combine: str
     tile: int
-    target_weight: Tensor | None = field(init=False)
-    source_weight: Tensor | None = field(init=False)
 
-    def __post_init__(self) -> None:
-        # float64 weights are exact enough for any message dtype; they are cast where they are applied.
-        weights = (None, None) if self.reduce == "max" else self.neighbors.weights(self.reduce, torch.float64)
-        object.__setattr__(self, "target_weight", weights[0])
-        object.__setattr__(self, "source_weight", weights[1])
+    def weights(self) -> tuple[Tensor | None, Tensor | None]:
+        """The factors a_u and b_v; asked for anew in the backward pass, for which the graph keeps them.
+
+        float64 weights are exact enough for any message dtype; they are cast where they are applied.
+        """
+        return (None, None) if self.reduce == "max" else self.neighbors.weights(self.reduce, torch.float64)
 
     def tiles(self, size: int) -> Iterator[_Tile]:
         """Tiles of `size` edges, in target-grouped order; at least one, so that an empty graph has an output width."""
+        self.neighbors.check_frozen()
         grouping, target = (
             self.neighbors.by_target,
             self.neighbors.edge_index[1].to(self.neighbors.by_target.node.dtype),
@@ -215,16 +219,18 @@ class _Plan:
             )
         if edge_weight is not None:
             message = message * edge_weight.to(message.dtype).unsqueeze(-1)
-        if self.source_weight is not None:
-            factor = self.source_weight.index_select(0, tile.source)
+        source_weight = self.weights()[1]
+        if source_weight is not None:
+            factor = source_weight.index_select(0, tile.source)
             message = message * factor.to(message.dtype).unsqueeze(-1)
         return message
 
     def scale_targets(self, rows: Tensor) -> Tensor:
         """a_u times the row of every target u."""
-        if self.target_weight is None:
+        target_weight = self.weights()[0]
+        if target_weight is None:
             return rows
-        return rows * self.target_weight.to(rows.dtype).unsqueeze(-1)
+        return rows * target_weight.to(rows.dtype).unsqueeze(-1)
 
 
 def _is_traced(tensors: list[Tensor]) -> bool:
@@ -311,10 +317,12 @@ class _Tiled(torch.autograd.Function):
         inputs = _Inputs(query, key, table, edge_weight)
         ctx.plan = plan
         ctx.context = _Context(query.device)
+        buffers = _Buffers(plan.network)
         with ctx.context.autocast():
             out, winner = (_forward_max if plan.reduce == "max" else _forward_sum)(plan, inputs)
-        # The parameters are saved so that torch notices one that was changed in place before the backward pass.
-        ctx.save_for_backward(*inputs, winner, *plan.network.parameters())
+        buffers.check_unchanged()
+        # Parameters and buffers are saved so that torch notices one that was changed in place before the backward pass.
+        ctx.save_for_backward(*inputs, winner, plan.edge_type, *plan.network.parameters(), *plan.network.buffers())
         ctx.state = _state(plan.network)
         return out
 
@@ -323,12 +331,14 @@ class _Tiled(torch.autograd.Function):
         # Once: torch's checkpointing unpacks a tensor a single time.
         saved = ctx.saved_tensors
         with torch.no_grad():
-            grads = _Tiled._grads(ctx, _Inputs(*saved[:4]), saved[4], grad)
+            plan = replace(ctx.plan, edge_type=saved[5])
+            grads = _Tiled._grads(ctx, plan, _Inputs(*saved[:4]), saved[4], opened(grad))
         return once_differentiable(grads, saved, "tiled_aggregate")
 
     @staticmethod
-    def _grads(ctx: Any, inputs: _Inputs, winner: Tensor | None, grad: Tensor) -> tuple[Tensor | None, ...]:
-        plan: _Plan = ctx.plan
+    def _grads(
+        ctx: Any, plan: _Plan, inputs: _Inputs, winner: Tensor | None, grad: Tensor
+    ) -> tuple[Tensor | None, ...]:
         state = _state(plan.network)
         if len(state) != len(ctx.state) or any(a is not b for a, b in zip(state, ctx.state, strict=True)):
             raise RuntimeError(
@@ -337,7 +347,9 @@ class _Tiled(torch.autograd.Function):
             )
         parameters = [p for p in plan.network.parameters() if p.requires_grad]
         totals = [
-            None if tensor is None or not needed else torch.zeros_like(tensor, dtype=accumulation_dtype(tensor.dtype))
+            None
+            if tensor is None or not needed
+            else tensor.new_zeros(tensor.shape, dtype=accumulation_dtype(tensor.dtype))
             for tensor, needed in zip(inputs, ctx.needs_input_grad[1:5], strict=True)
         ]
         parameter_totals: list[Tensor | None] = [None] * len(parameters)
@@ -448,6 +460,13 @@ def _grad_of_message(grad: Tensor, winner: Tensor | None, tile: _Tile) -> Tensor
     return torch.where(won, grad_message, 0)
 
 
+def _zeros(tensor: Tensor | None, is_needed: bool) -> Tensor | None:
+    """Where a gradient is summed up: rows in one piece, whatever strides the tensor has."""
+    if tensor is None or not is_needed:
+        return None
+    return tensor.new_zeros(tensor.shape, dtype=accumulation_dtype(tensor.dtype))
+
+
 def _plus(total: Tensor | None, part: Tensor | None) -> Tensor | None:
     if total is None or part is None:
         return part if total is None else total
@@ -478,6 +497,28 @@ def _forward_max(plan: _Plan, inputs: _Inputs) -> tuple[Tensor, Tensor]:
         _raise_max(out, winner, tile, message)
     assert out is not None
     return out, winner
+
+
+class _Buffers:
+    """The buffers of a network before its tiles are computed, to find out whether its calls change them."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+        self.before = self._look()
+
+    def _look(self) -> dict[str, tuple[int, int]]:
+        return {
+            name: (id(buffer), 0 if buffer.is_inference() else buffer._version)
+            for name, buffer in self.network.named_buffers()
+        }
+
+    def check_unchanged(self) -> None:
+        for name, found in self._look().items():
+            if self.before.get(name) != found:
+                raise ValueError(
+                    f"network: its buffer {name} changes with every call, so that messages would depend on the tile, "
+                    "and those of the backward pass would be others; expected a network whose calls change nothing"
+                )
 
 
 class _Context:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sirgcn.ops.activation import Activation
+from sirgcn.ops.door import opened
 from sirgcn.ops.neighbors import Grouping, Neighbors, _group
 from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype
 
@@ -46,6 +47,7 @@ def forward(
     """The output and, with `save`, the sums of derivatives a_u * sum of w * b_v * sigma'(z), both `[targets, d]`."""
     from sirgcn.ops import triton_kernels as kernels
 
+    neighbors.check_frozen()
     dtype = accumulation_dtype(query.dtype)
     empty = not (neighbors.num_edges and query.size(1))
     make = query.new_zeros if empty else query.new_empty
@@ -83,6 +85,8 @@ def backward(
     The gradient of a table takes a second pass, over the edges grouped by type: there a type is a row, of which the
     kernel sums the same products, so that neither an edges-by-channels tensor nor an atomic addition is needed.
     """
+    neighbors.check_frozen()
+    grad = opened(grad)
     needs_edge = terms.edge is not None and needs.edge
     swapped = terms._replace(target_weight=terms.source_weight, source_weight=terms.target_weight)
     dense = Needs(needs_edge and terms.edge_type is None, terms.edge_weight is not None and needs.edge_weight)

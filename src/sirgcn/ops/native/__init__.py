@@ -11,6 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from sirgcn.ops.door import address, flat, in_one_piece, is_open, rows
+
 UNAVAILABLE: str | None = None
 try:
     import sirgcn.ops.native._kernels as _kernels
@@ -76,21 +78,20 @@ def group(edge_index: Tensor, num_sources: int, num_targets: int) -> tuple[tuple
     otherwise the groupings mean nothing.
     """
     edges = edge_index.size(1)
-    edge_index = edge_index if edge_index.stride(1) == 1 or edges <= 1 else edge_index.contiguous()
-    source, target = edge_index
+    source, target = in_one_piece(edge_index)
     fits = max(edges, num_sources, num_targets) <= torch.iinfo(torch.int32).max
     dtype = torch.int32 if fits else torch.int64
     sizes = (num_targets + 1, edges, edges, num_sources + 1, edges, edges)
-    groupings = [torch.empty(size, dtype=dtype) for size in sizes]
+    groupings = [edge_index.new_empty(size, dtype=dtype) for size in sizes]
     bad: tuple[int, int] = _kernels.group(
-        source.data_ptr(),
-        target.data_ptr(),
+        address(source),
+        address(target),
         edge_index.dtype == torch.int64,
         not fits,
         edges,
         num_sources,
         num_targets,
-        *(tensor.data_ptr() for tensor in groupings),
+        *map(flat, groupings),
         torch.get_num_threads(),
     )
     return bad, groupings
@@ -109,19 +110,19 @@ def refine(
     finer, first, count = torch.empty_like(kind), kind.new_empty(most), kind.new_empty(most)
     edges = kind.new_empty(3, node.numel())
     num_kinds, num_edges = _kernels.refine(
-        ptr.data_ptr(),
-        node.data_ptr(),
-        edge.data_ptr(),
+        flat(ptr),
+        flat(node),
+        flat(edge),
         node.dtype == torch.int64,
         kind.numel(),
-        kind.data_ptr(),
-        0 if edge_kind is None else edge_kind.data_ptr(),
+        flat(kind),
+        flat(edge_kind),
         edge_kinds,
         most,
-        finer.data_ptr(),
-        first.data_ptr(),
-        count.data_ptr(),
-        *(row.data_ptr() for row in edges),
+        flat(finer),
+        flat(first),
+        flat(count),
+        *map(flat, edges),
     )
     if num_kinds < 0:
         return None
@@ -130,40 +131,37 @@ def refine(
 
 def gather_add(query: Tensor, key: Tensor, term: Tensor | None, target: Tensor, source: Tensor, row: Tensor) -> Tensor:
     """query[target] + key[source] + term[row], a row for every edge."""
-    query, key = (t if t.stride(1) == 1 else t.contiguous() for t in (query, key))
-    term = None if term is None else term.contiguous()
+    query, key = in_one_piece(query), in_one_piece(key)
+    term = None if term is None else in_one_piece(term)
     out = query.new_empty(target.numel(), query.size(1))
     _kernels.gather_add(
         DTYPES[query.dtype],
         out.size(0),
         out.size(1),
-        query.data_ptr(),
-        query.stride(0),
-        key.data_ptr(),
-        key.stride(0),
-        0 if term is None else term.data_ptr(),
-        0 if term is None else term.stride(0),
-        target.data_ptr(),
-        source.data_ptr(),
-        row.data_ptr(),
+        *rows(query),
+        *rows(key),
+        *rows(term),
+        flat(target),
+        flat(source),
+        flat(row),
         target.dtype == torch.int64,
         row.dtype == torch.int64,
-        out.data_ptr(),
+        flat(out),
         threads_for(out.numel()),
     )
     return out
 
 
-def add_rows(total: Tensor, index: Tensor, rows: Tensor) -> None:
-    """total[index[i]] += rows[i] for every i, in order."""
-    rows = in_one_piece(rows)
-    _columns(_kernels.add_rows, rows, index, total, None, 0, rows.shape)
+def add_rows(total: Tensor, index: Tensor, added: Tensor) -> None:
+    """total[index[i]] += added[i] for every i, in order."""
+    added = in_one_piece(added)
+    _columns(_kernels.add_rows, added, index, total, None, 0, added.shape)
 
 
-def max_rows(top: Tensor, winner: Tensor, index: Tensor, rows: Tensor, start: int) -> None:
-    """top[index[i]] = max(top[index[i]], rows[i]), and winner = start + i where rows[i] won; -1 means none yet."""
-    rows = in_one_piece(rows)
-    _columns(_kernels.max_rows, rows, index, top, winner, start, rows.shape)
+def max_rows(top: Tensor, winner: Tensor, index: Tensor, given: Tensor, start: int) -> None:
+    """top[index[i]] = max(top[index[i]], given[i]), and winner = start + i where given[i] won; -1 means none yet."""
+    given = in_one_piece(given)
+    _columns(_kernels.max_rows, given, index, top, winner, start, given.shape)
 
 
 def won_rows(grad: Tensor, winner: Tensor, index: Tensor, start: int) -> Tensor:
@@ -178,14 +176,9 @@ def takes_rows(*tensors: Tensor) -> bool:
     """Whether `add_rows` and `max_rows` can work on these tensors: two dimensions, float32 or float64, on the CPU."""
     return (
         UNAVAILABLE is None
-        and all(t.device.type == "cpu" and t.dim() == 2 and t.dtype == tensors[0].dtype for t in tensors)
+        and all(t.dim() == 2 and t.dtype == tensors[0].dtype and is_open(t) for t in tensors)
         and tensors[0].dtype in (torch.float32, torch.float64)
     )
-
-
-def in_one_piece(rows: Tensor) -> Tensor:
-    """The tensor, copied where the elements of a row do not lie side by side."""
-    return rows if rows.stride(1) == 1 or rows.size(1) <= 1 else rows.contiguous()
 
 
 def _columns(
@@ -201,13 +194,11 @@ def _columns(
     function(
         DTYPES[source.dtype],
         *shape,
-        source.data_ptr(),
-        source.stride(0),
-        index.data_ptr(),
+        *rows(source),
+        flat(index),
         index.dtype == torch.int64,
-        out.data_ptr(),
-        out.stride(0),
-        0 if winner is None else winner.data_ptr(),
+        *rows(out),
+        flat(winner),
         start,
         threads_for(math.prod(shape)),
     )

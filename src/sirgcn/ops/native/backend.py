@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from sirgcn.ops.activation import ACTIVATIONS, Activation
-from sirgcn.ops.native import DTYPES, UNAVAILABLE, in_one_piece, threads_for
+from sirgcn.ops.door import flat, in_one_piece, opened, rows
+from sirgcn.ops.native import DTYPES, UNAVAILABLE, threads_for
 from sirgcn.ops.neighbors import Grouping, Neighbors
 from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype, cast
 
@@ -18,6 +19,7 @@ def forward(
     query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms, activation: Activation, save: bool
 ) -> tuple[Tensor, Tensor | None]:
     """The output and, with `save`, the sums of derivatives a_u * sum of w * b_v * sigma'(z), both `[targets, d]`."""
+    neighbors.check_frozen()
     dtype = query.dtype
     query, key = _rows(query), _rows(key)
     out = query.new_empty(query.shape, dtype=accumulation_dtype(dtype))
@@ -36,8 +38,9 @@ def backward(
     needs: Needs,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The gradients in one pass over the edges grouped by source: every key's row is written by one thread."""
+    neighbors.check_frozen()
     dtype = accumulation_dtype(query.dtype)
-    query, key, grad = _rows(query), _rows(key), _rows(cast(grad, query.dtype))
+    query, key, grad = _rows(query), _rows(key), _rows(cast(opened(grad), query.dtype))
     grad_key = key.new_empty(key.shape, dtype=dtype)
     grad_edge = grad_weight = None
     if terms.edge is not None and needs.edge:
@@ -79,27 +82,23 @@ def _run(
         groups,
         edges,
         grouping.node.dtype == torch.int64,
-        grouping.ptr.data_ptr(),
-        grouping.node.data_ptr(),
-        grouping.edge.data_ptr(),
-        self.data_ptr(),
-        self.stride(0),
-        other.data_ptr(),
-        other.stride(0),
-        0 if grad is None else grad.data_ptr(),
-        0 if grad is None else grad.stride(0),
-        0 if edge is None else edge.data_ptr(),
+        flat(grouping.ptr),
+        flat(grouping.node),
+        flat(grouping.edge),
+        *rows(self),
+        *rows(other),
+        *rows(grad),
+        flat(edge),
         0 if edge is None else edge.size(0),
-        0 if edge_type is None else edge_type.data_ptr(),
+        flat(edge_type),
         0 if edge_type is None else int(edge_type.dtype == torch.int64),
-        0 if edge_weight is None else edge_weight.data_ptr(),
-        0 if terms.target_weight is None else terms.target_weight.data_ptr(),
-        0 if terms.source_weight is None else terms.source_weight.data_ptr(),
-        out.data_ptr(),
-        out.stride(0),
-        0 if slopes is None else slopes.data_ptr(),
-        0 if grad_edge is None else grad_edge.data_ptr(),
-        0 if grad_weight is None else grad_weight.data_ptr(),
+        flat(edge_weight),
+        flat(terms.target_weight),
+        flat(terms.source_weight),
+        *rows(out),
+        flat(slopes),
+        flat(grad_edge),
+        flat(grad_weight),
     )
 
 

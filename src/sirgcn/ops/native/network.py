@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from sirgcn.ops.activation import ACTIVATIONS, Activation
-from sirgcn.ops.native import DTYPES, UNAVAILABLE, in_one_piece, threads_for
+from sirgcn.ops.door import flat, in_one_piece, opened, rows
+from sirgcn.ops.native import DTYPES, UNAVAILABLE, threads_for
 from sirgcn.ops.neighbors import Neighbors
 
 if UNAVAILABLE is None:
@@ -77,7 +78,7 @@ def backward(
             for tensor, needed in zip(inputs, needs, strict=True)
         )
     )
-    _run(1, messages, inputs, None, winner, marks, in_one_piece(grad), grads)
+    _run(1, messages, inputs, None, winner, marks, in_one_piece(opened(grad)), grads)
     return grads
 
 
@@ -91,6 +92,7 @@ def _run(
     grad: Tensor | None,
     grads: Inputs,
 ) -> None:
+    messages.neighbors.check_frozen()
     query, key = (in_one_piece(tensor) for tensor in inputs[:2] if tensor is not None)
     table, weight, bias = (None if tensor is None else tensor.contiguous() for tensor in inputs[2:])
     assert weight is not None
@@ -113,27 +115,20 @@ def _run(
         d_in,
         d_out,
         grouping.node.dtype == torch.int64,
-        grouping.ptr.data_ptr(),
-        grouping.node.data_ptr(),
-        grouping.edge.data_ptr(),
-        query.data_ptr(),
-        query.stride(0),
-        key.data_ptr(),
-        key.stride(0),
-        _address(table),
-        _address(edge_type),
+        flat(grouping.ptr),
+        flat(grouping.node),
+        flat(grouping.edge),
+        *rows(query),
+        *rows(key),
+        flat(table),
+        flat(edge_type),
         edge_type is not None and edge_type.dtype == torch.int64,
-        weight.data_ptr(),
-        _address(bias),
-        *map(_address, weights),
-        _address(out),
-        _address(winner),
-        _address(marks),
-        _address(grad),
-        0 if grad is None else grad.stride(0),
-        *map(_address, grads),
+        flat(weight),
+        flat(bias),
+        *map(flat, weights),
+        flat(out),
+        flat(winner),
+        flat(marks),
+        *rows(grad),
+        *map(flat, grads),
     )
-
-
-def _address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
