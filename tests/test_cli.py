@@ -267,6 +267,18 @@ def test_tables_of_ones_own_are_found_beside_their_file_from_anywhere(
     assert (code, text.splitlines()[0]) == (0, "1 run, 1 finished before; 0 to go")
 
 
+def test_training_without_a_test_part_is_shown_as_one_without_a_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_tables(tmp_path, fractions=[0.7, 0.3, 0.0])
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(cli.app, ["train", "own.toml", "-s", "0", "--threads", "1"], catch_exceptions=False)
+    assert found.exit_code == 0
+    assert "no score (no test part) after 2 epochs" in found.stderr
+    assert "No score (-): the split has no test part; the scores of the other" in found.stdout
+    assert "nan" not in found.output
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -8,8 +8,11 @@ import pytest
 from rich.console import Console
 
 from sirgcn.report.cells import Comparison, compare
+from sirgcn.report.docs import summary
 from sirgcn.report.files import FILES, write_report
-from sirgcn.report.runs import read_runs
+from sirgcn.report.html import render_html
+from sirgcn.report.runs import Run, read_runs
+from sirgcn.report.scores import score_reading
 from sirgcn.report.tables import as_csv, latex, legend_of, markdown
 from sirgcn.report.terminal import as_rich, print_tables
 from tests.report.fake import folder, run
@@ -135,6 +138,47 @@ def test_a_hostile_name_stays_in_its_cell() -> None:
     console = Console(file=io.StringIO(), width=300)
     console.print(as_rich(comparison))
     assert "[bold]no[/]" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def parts_of(*names: str) -> dict[str, float]:
+    return {f"{name}{kind}": 0.5 for name in names for kind in ("", "_loss")}
+
+
+def shown(runs: list[Run]) -> list[str]:
+    """A table in all formats."""
+    comparison = compare(runs)[0]
+    console = Console(file=io.StringIO(), width=200)
+    console.print(as_rich(comparison))
+    texts = [markdown(comparison), latex(comparison), render_html([comparison])]
+    return [*texts, console.file.getvalue()]  # type: ignore[attr-defined]
+
+
+def test_a_split_without_a_test_part_has_a_dash_and_a_sentence() -> None:
+    runs = [run(metrics=parts_of("train", "val")), run(model="GIN", test=0.8), run(model="GIN", test=0.8, seed=1)]
+    for text in shown(runs):
+        assert "the split has no test part" in text
+        assert "nan" not in text.replace('data-value="nan"', "")
+        assert "(0)" not in text
+        assert "0 runs" not in text
+    comparison = compare(runs)[0]
+    assert grid(markdown(comparison))["SIR-GCN", "ours"][0] == "-"
+    assert "- No score (-): n=10: the split has no test part" in markdown(comparison)
+    assert score_reading(compare(runs[:1])[0]) == []
+    assert "of those in full" not in summary(compare(runs[:1]))
+    assert "run in full 0, reduced 0" in summary(compare(runs[:1]))
+    (row,) = (
+        row
+        for row in csv.DictReader(io.StringIO(as_csv([comparison])))
+        if row["column"] == "n=10" and row["model"] == "SIR-GCN"
+    )
+    assert (row["ours_mean"], row["runs"], row["verdict"]) == ("", "1", "")
+
+
+def test_a_score_that_is_not_a_number_is_told_with_its_seed_and_ranks_nowhere() -> None:
+    runs = [run(metrics={**parts_of("train"), "test": None}, seed=3), run(model="GIN", test=0.8)]
+    for text in shown(runs):
+        assert "nan is a score that is not a number, in a run of the mean: SIR-GCN, n=10 (seed 3)" in text
+    assert not any("pairs of models" in sentence for sentence in score_reading(compare(runs)[0]))
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1+1", "\r=1+1", '=HYPERLINK("x","y")'])

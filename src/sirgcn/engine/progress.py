@@ -76,5 +76,5 @@ def _result(record: dict[str, Any]) -> str:
     metrics = record["metrics"]
     if "epochs" not in record:
         return f", {', '.join(f'{name} {value:.4g}' for name, value in metrics.items())}"
-    found = f", test {record['metric']} {metrics['test']:.4g}" if "test" in metrics else ""
+    found = f", test {record['metric']} {metrics['test']:.4g}" if "test" in metrics else ", no score (no test part)"
     return f"{found} after {record['epochs']} epochs, {record['seconds']:.0f} s ({record['stopped']})"

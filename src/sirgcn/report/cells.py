@@ -21,6 +21,9 @@ OURS = "SIR-GCN"
 STEPS = "Training steps"
 """The table of the times of training steps, a column per experiment."""
 
+NO_SCORE = "-"
+"""In the place of our figure where the split has no test part."""
+
 Verdict = Literal["inside", "better", "worse"]
 
 
@@ -84,8 +87,8 @@ class Cell:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Where our mean lies against the published mean ± 2 std; None without a claim, runs, or in a runtime table."""
-        if self.claim is None or not self.runs or self.table.kind != "score":
+        """Where our mean lies against the published mean ± 2 std; None without a claim or scores."""
+        if self.claim is None or not self.values or self.table.kind != "score":
             return None
         low, high = self.claim.interval
         if low <= self.mean <= high:
@@ -103,11 +106,13 @@ class Cell:
 
     @property
     def ours(self) -> str:
-        """Our figure as text, without marks; empty where nothing was run."""
+        """Our figure as text, without marks; empty where nothing was run, a dash without a test part."""
         if not self.runs:
             return ""
         if self.table.kind == "complexity":
             return ", ".join(_slope_text(name, *found) for name, found in self.slopes.items())
+        if not self.values:
+            return NO_SCORE
         text = f"{self.mean:.{self.decimals}f}"
         return text if math.isnan(self.std) else f"{text} ± {self.std:.{self.decimals}f}"
 

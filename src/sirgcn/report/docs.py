@@ -62,8 +62,8 @@ def summary(comparisons: Sequence[Comparison]) -> str:
     """How much of the paper's tables of scores was run, and how it compares, in a sentence."""
     scores = [comparison for comparison in comparisons if comparison.table.kind == "score"]
     cells = [cell for comparison in scores for cell in comparison.cells if cell.printed]
-    full = [cell for cell in cells if cell.runs and not cell.is_reduced]
-    short = [cell for cell in cells if cell.is_reduced]
+    full = [cell for cell in cells if cell.values and not cell.is_reduced]
+    short = [cell for cell in cells if cell.values and cell.is_reduced]
     text = f"Of the {len(cells)} scores in the paper's tables: run in full {len(full)}, reduced {len(short)}"
     verdicts = [cell.verdict for cell in full if cell.verdict]
     if verdicts:

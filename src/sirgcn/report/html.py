@@ -14,7 +14,7 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from sirgcn.report.cells import OURS, Cell, Comparison
+from sirgcn.report.cells import NO_SCORE, OURS, Cell, Comparison
 from sirgcn.report.figures import curves, dots, growth
 from sirgcn.report.runs import Run
 from sirgcn.report.runtimes import ratio_text, reading
@@ -34,6 +34,7 @@ def render_html(comparisons: Sequence[Comparison]) -> str:
     )
     page.filters |= {"figure": _figure, "time": _time, "count": _count, "best_first": _best_first}
     page.globals |= {"caption_of": caption_of, "notes_of": notes_of, "paper_text": paper_text, "state_of": _state_of}
+    page.globals |= {"count_of": _count_of, "score_of": _score_of}
     page.globals |= {"metric_of": metric_of, "loads": json.loads, "ratio_text": ratio_text, "reading": reading}
     return page.get_template("report.html").render(
         comparisons=comparisons,
@@ -95,6 +96,23 @@ def _state_of(cell: Cell) -> str:
     if cell.runs:
         return "reduced" if cell.is_reduced else "full"
     return "failed" if cell.failed else "none"
+
+
+def _count_of(cell: Cell) -> str:
+    """How many values our figure is of; why there is none."""
+    if cell.table.kind == "complexity":
+        return ""
+    if not cell.values:
+        return "no test part"
+    return _count(len(cell.values), "repetition" if cell.runs[0].samples else "run")
+
+
+def _score_of(cell: Cell, run: Run) -> str:
+    """A run's score for the list of runs; nothing of a run that failed, and of slopes."""
+    if run.has_score:
+        return "nan" if math.isnan(run.value) else _figure(run.value, 5)
+    is_scored = run.status == "done" and cell.table.kind == "score"
+    return f"{NO_SCORE} (no test part)" if is_scored else ""
 
 
 def _figure(value: float | None, digits: int = 4) -> str:

@@ -57,6 +57,11 @@ class Run:
         return as_number(self.metrics.get("test")) * self.scale
 
     @property
+    def has_score(self) -> bool:
+        """Whether there is a metric on the test set; a split without a test part gives none."""
+        return "test" in self.metrics
+
+    @property
     def is_step(self) -> bool:
         """Whether training steps were timed, and nothing trained."""
         return {"train", "timing"} <= self.config.keys()
@@ -68,9 +73,11 @@ class Run:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """What was measured, in the table's unit: every pass of a timing, the one value of a training."""
+        """What was measured, in the table's unit: every pass of a timing, the score of a training if it has one."""
         passes = self.times("forward")
-        return tuple(seconds * self.scale for seconds in passes) if passes else (self.value,)
+        if passes:
+            return tuple(seconds * self.scale for seconds in passes)
+        return (self.value,) if self.has_score else ()
 
     def times(self, what: str) -> tuple[float, ...]:
         """The seconds of a timing by repetition: `forward`, `reference` or `batches`; nothing of other runs."""

@@ -1,5 +1,6 @@
 """What a table of scores says: agreement with the paper, its ranking, where SIR-GCN is beaten, at what cost."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
@@ -15,8 +16,8 @@ _TIMED_IN = {1: "Table 6", 2: "Table 7"}
 
 
 def score_reading(comparison: Comparison) -> list[str]:
-    """What our figures of a table say beside the paper's, in sentences; nothing where nothing was run."""
-    run = [cell for cell in comparison.cells if cell.runs]
+    """What our figures of a table say beside the paper's, in sentences; nothing where nothing was scored."""
+    run = [cell for cell in comparison.cells if cell.values]
     if not run:
         return []
     return [*_agreement(run), *_outliers(run), *_ranking(comparison), *_beaten(comparison), *_cost(comparison)]
@@ -124,7 +125,8 @@ def _pairs(comparison: Comparison, column: Column) -> list[tuple[Cell, Cell]]:
     """
     cells = [cell for cell in comparison.cells if cell.column == column and cell.runs]
     found = ((_like(one, other), _like(other, one)) for one, other in combinations(cells, 2))
-    return [(one, other) for one, other in found if one.runs and other.runs]
+    # The mean of nothing, and of a score that is not a number, is neither better nor worse nor level.
+    return [(one, other) for one, other in found if not math.isnan(one.mean + other.mean)]
 
 
 def _like(cell: Cell, other: Cell) -> Cell:

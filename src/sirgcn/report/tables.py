@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from sirgcn.report.cells import OURS, Cell, Comparison
+from sirgcn.report.cells import NO_SCORE, OURS, Cell, Comparison
 from sirgcn.report.claims import METRICS, Column, plain_formula
 from sirgcn.report.runs import Run
 from sirgcn.report.runtimes import ratio_text, timing_notes
@@ -89,6 +89,8 @@ def ours_text(comparison: Comparison, cell: Cell) -> str:
     marks = MARKS["reduced"] * cell.is_reduced + MARKS.get(cell.verdict or "", "")
     if comparison.table.kind == "complexity":
         return f"{cell.ours}{marks}"
+    if not cell.values:
+        return f"{NO_SCORE}{marks}"
     ratio = f", {ratio_text(comparison, cell)}" if comparison.table.kind == "runtime" else ""
     return f"{cell.ours} ({len(cell.values)}){ratio}{marks}"
 
@@ -158,6 +160,7 @@ def notes_of(comparison: Comparison) -> list[str]:
             f"x: the ratio to {OURS} in the same column, on the same machine; ours is the median over repetitions."
         )
     notes += timing_notes(comparison)
+    notes += _notes_of_scores(comparison)
     if why:
         notes.append(f"{MARKS['reduced']} reduced runs: {_by_column(comparison, why)}.")
     other = sum(run.reduced == cell.is_reduced for cell in cells for run in cell.left_out)
@@ -170,6 +173,26 @@ def notes_of(comparison: Comparison) -> list[str]:
         notes.append(f"The paper takes the rows other than {OURS} from {table.source}.")
     if table.note:
         notes.append(f"The paper's note: {table.note.replace('$', '')}")
+    return notes
+
+
+def _notes_of_scores(comparison: Comparison) -> list[str]:
+    """Where a training has no score, and where it has one that is not a number."""
+    if comparison.table.kind != "score":
+        return []
+    notes = []
+    absent = _columns_of(comparison, lambda _, run: "the split has no test part" * (not run.has_score))
+    if absent:
+        told = _by_column(comparison, absent)
+        notes.append(f"No score ({NO_SCORE}): {told}; the scores of the other parts are in the records.")
+    undefined = [
+        f"{cell.model}, {cell.column.name} (seed {run.seed})"
+        for cell in comparison.cells
+        for run in cell.runs
+        if any(map(math.isnan, run.values))
+    ]
+    if undefined:
+        notes.append(f"nan is a score that is not a number, in a run of the mean: {'; '.join(undefined)}.")
     return notes
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
@@ -27,13 +27,11 @@ def print_tables(results: str | Path, console: Console, experiments: Collection[
             console.print(as_rich(part))
 
 
-def as_rich(comparison: Comparison) -> Table:
-    """A table for `rich`, figures outside the published interval in colour."""
+def as_rich(comparison: Comparison) -> Group:
+    """A table for `rich` with its notes below; figures outside the published interval are in colour."""
     table = Table(
         title=Text(caption_of(comparison), style="bold"),
         title_justify="left",
-        caption=Text("\n".join([*legend_of(comparison), *notes_of(comparison)]), style="dim"),
-        caption_justify="left",
         box=SIMPLE_HEAD,
     )
     for place, name in enumerate(head(comparison, _PLAIN)):
@@ -43,4 +41,4 @@ def as_rich(comparison: Comparison) -> Table:
             table.add_section()
         # As Text, not markup: a record may hold anything.
         table.add_row(*(Text(text, style=_COLOURS.get(text[-1:], "")) for text in line))
-    return table
+    return Group(table, Text("\n".join([*legend_of(comparison), *notes_of(comparison)]), style="dim"))
