@@ -1,5 +1,6 @@
 """Experiments as data: what is run, as frozen dataclasses read strictly from TOML."""
 
+import math
 import os
 import re
 import tomllib
@@ -9,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
-from sirgcn.strict import ConfigError, changed, check_name, from_dict
+from sirgcn.strict import ConfigError, changed, check_fields, check_name, from_dict, read
 
 FOLDER = files("sirgcn") / "experiments"
 """The experiments that come with the package."""
@@ -66,25 +67,24 @@ class TrainConfig:
     selection: Literal["last", "val_loss", "val_metric"] = "val_loss"
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("epochs", 1),
-            ("batch_size", 1),
-            ("eval_batch_size", 1),
-            ("warmup", 0),
-            ("patience", 0),
-            ("early_stop", 1),
-        ):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ConfigError(f"{name}: expected at least {least}, got {value}")
-        for name in ("weight_decay", "l1", "l2", "stop_lr", "stop_loss"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name}: expected at least 0, got {getattr(self, name)}")
+        check_fields(self)
+        _check_at_least(self, 1, "epochs", "batch_size", "eval_batch_size", "early_stop")
+        _check_at_least(self, 0, "warmup", "patience", "weight_decay", "l1", "l2", "stop_lr", "stop_loss")
         for name in ("lr", "clip"):
-            if getattr(self, name) is not None and getattr(self, name) <= 0:
-                raise ConfigError(f"{name}: expected more than 0, got {getattr(self, name)}")
+            value = getattr(self, name)
+            # Written so that NaN is refused too.
+            if value is not None and not 0 < value < math.inf:
+                raise ConfigError(f"{name}: expected more than 0, got {value}")
         if not 0 < self.factor < 1:
             raise ConfigError(f"factor: expected 0 < factor < 1, got {self.factor}")
+
+
+def _check_at_least(config: Any, least: int, *names: str) -> None:
+    """Refuse settings below the least, not a number, or without end; None is left as it is."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not least <= value < math.inf:
+            raise ConfigError(f"{name}: expected at least {least}, got {value}")
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,9 @@ class ModelConfig:
     reduced: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_fields(self)
+        _check_title(self.title)
+        _check_at_least(self, 1, "budget")
         if self.network is not None and self.conv != "sir":
             raise ConfigError(
                 f"{self.title}: expected conv or network, got conv {self.conv} and network {self.network}"
@@ -147,9 +150,9 @@ class TimingConfig:
     reference: str = "SIR-GCN"
 
     def __post_init__(self) -> None:
-        for name in ("repeats", "least", "batch_size", "threads"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        check_fields(self)
+        _check_at_least(self, 1, "repeats", "least", "batch_size", "threads")
+        _check_at_least(self, 0, "seconds", "sample_seconds")
         if self.clock == "cpu" and self.threads > 1:
             raise ConfigError(f'clock: expected "wall" for {self.threads} threads, whose CPU times add up, got "cpu"')
 
@@ -171,9 +174,12 @@ class AxisConfig:
     width: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        check_fields(self)
+        _check_title(self.title)
         lists = (self.nodes, self.edges, self.width)
         # A line through two points has no spread.
-        if sorted(map(len, lists))[:2] != [1, 1] or max(map(len, lists)) < 3 or min(map(min, lists)) < 1:
+        has_sizes = sorted(map(len, lists))[:2] == [1, 1] and max(map(len, lists)) >= 3
+        if not has_sizes or min(map(min, lists)) < 1:
             raise ConfigError(
                 f"{self.title}: expected one of nodes, edges, width with three sizes or more, got {lists}"
             )
@@ -196,13 +202,37 @@ class ColumnConfig:
     title: str
     options: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_title(self.title)
+
+
+def _check_title(title: str) -> None:
+    if not title.strip():
+        raise ConfigError(f"title: expected a text, got {title!r}")
+
+
+# What Windows lets no file be called, and the characters of names that it or a shell reads as something else.
+_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+_NOT_IN_NAMES = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]')
+_LONGEST_NAME = 200
+
+
+def _check_file_name(key: str, name: str) -> None:
+    """Refuse what is no plain name of a file: files of this name are written, and never elsewhere."""
+    is_plain = name == name.strip() and not name.startswith(".") and not name.endswith(".")
+    if not name or not is_plain or _NOT_IN_NAMES.search(name) or _DEVICES.fullmatch(name):
+        raise ConfigError(f"{key}: expected a plain name of a file, without a folder, got {name!r}")
+    if len(name.encode()) > _LONGEST_NAME:
+        raise ConfigError(f"{key}: expected at most {_LONGEST_NAME} bytes, got {len(name.encode())}: {name[:40]!r}...")
+
 
 @dataclass(frozen=True)
 class Experiment:
     """What fills a block of a table: rows of models, columns of data sets, one protocol.
 
     Args:
-        name: of the file.
+        name: of the files of its records and checkpoints: a plain one, without a folder.
         data: a name of the table of data sets.
         models: the rows.
         columns: the columns.
@@ -241,11 +271,12 @@ class Experiment:
     folder: Path = Path()
 
     def __post_init__(self) -> None:
-        found = [[entry.title for entry in entries] for entries in (self.models, self.columns)]
-        found += [[axis.title for axis in self.axes]] * (self.kind == "complexity")
-        for titles in found:
-            if not titles or len(set(titles)) < len(titles):
-                raise ConfigError(f"{self.name}: expected entries of different titles, got {titles}")
+        check_fields(self)
+        _check_file_name("name", self.name)
+        _check_at_least(self, 1, "seeds", "splits")
+        if not math.isfinite(self.scale):
+            raise ConfigError(f"scale: expected a finite number, got {self.scale}")
+        self._check_titles()
         if (self.kind == "complexity") != (self.data == "random"):
             raise ConfigError(f'data: expected "random" for a complexity and for nothing else, got {self.data!r}')
         if self.kind in ("runtime", "step"):
@@ -259,6 +290,14 @@ class Experiment:
                 if any(getattr(model, name) for name in own):
                     raise ConfigError(f"{self.name}: {model.title}: {', '.join(own)}: expected none of a {self.kind}")
                 self.train_for(model, is_reduced)
+
+    def _check_titles(self) -> None:
+        found = [[entry.title for entry in entries] for entries in (self.models, self.columns)]
+        found += [[axis.title for axis in self.axes]] * (self.kind == "complexity")
+        for titles in found:
+            # They are found by title, and letter case makes no difference.
+            if not titles or len({title.lower() for title in titles}) < len(titles):
+                raise ConfigError(f"{self.name}: expected entries of different titles, got {titles}")
 
     def model(self, title: str) -> ModelConfig:
         """The row of that title."""
@@ -313,6 +352,7 @@ def load(name: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     # Here, not above: the report knows experiments, and never loads torch.
     from sirgcn.engine.network import check_names
 
+    overrides = read(tuple[str, ...], overrides, "overrides")
     stem, where, data = _read(name)
     for override in overrides:
         _override(data, override)
@@ -427,6 +467,7 @@ def _check_sections(data: Mapping[str, Any], where: str) -> None:
 
 def of_table(table: int, overrides: Sequence[str] = ()) -> tuple[Experiment, ...]:
     """All experiments of a table of the paper, changed by overrides."""
+    table = read(int, table, "table")
     tables = {name: load(name).table for name in names()}
     if table not in tables.values():
         known = sorted({number for number in tables.values() if number is not None})

@@ -10,6 +10,8 @@ from typing import Literal
 
 import numpy as np
 
+from sirgcn.strict import check_fields
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -22,6 +24,9 @@ class Effort:
     sample_seconds: float
     run_seconds: float
     clock: Literal["wall", "cpu"] = "wall"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 def calls_per_sample(run: Callable[[], object], effort: Effort) -> int:
