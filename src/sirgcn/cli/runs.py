@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -78,8 +78,8 @@ def reproduce(
 
     Finished runs are skipped and broken ones taken up again: run the same command to go on.
     Runs whose data cannot be had are left out and leave no record; the others are made.
-    The exit code is 0 if all is finished, 1 if a run failed, 2 for a wrong argument or if data cannot be had, 3 if runs
-    are left.
+    The exit code is 0 if all is finished, 1 if a run failed or its record cannot be written, 2 for a wrong argument or
+    if data cannot be had, 3 if runs are left, also to another process that is making them.
 
     Examples:
 
@@ -228,26 +228,58 @@ def _run(
 ) -> None:
     from sirgcn.engine.pool import run_all
     from sirgcn.engine.progress import Progress
-    from sirgcn.engine.run import Report, unfinished, without_data
+    from sirgcn.engine.run import Report, unfinished, why_unfinished, without_data
     from sirgcn.engine.tensorboard import TensorBoard
 
-    left = unfinished(runs, settings)
+    changed = why_unfinished(runs, settings)
+    left = list(changed)
     if not as_json:
         _announce(runs, left, settings, jobs, dry_run)
+    _tell_changed(changed)
     if dry_run:
         _rehearse(left, settings, as_json)
         return
     absent = without_data(left, settings)
     _tell_reasons(absent, "left out, the data cannot be had")
-    ready = [run for run in left if run not in absent]
+    # Data that were downloaded just now may be those of finished runs.
+    ready = unfinished([run for run in left if run not in absent], settings)
+    kept_out = _KeptOut()
     with ExitStack() as stack:
-        watching: list[Report] = [stack.enter_context(Progress(len(ready), quiet=as_json))]
+        watching: list[Report] = [stack.enter_context(Progress(len(ready), quiet=as_json)), kept_out]
         if tensorboard is not None:
             watching.append(stack.enter_context(TensorBoard(tensorboard)))
         outcome = run_all(ready, settings, jobs, watching)
     _summary({run.experiment.name for run in runs}, settings.results, outcome, as_json)
-    found = set(outcome.values())
-    raise typer.Exit(1 if "failed" in found else 2 if absent else 3 if "paused" in found else 0)
+    kept_out.tell()
+    raise typer.Exit(_code(set(outcome.values()), bool(absent)))
+
+
+def _code(outcomes: set[str], is_data_absent: bool) -> int:
+    """The exit code; the worst of what happened counts."""
+    if outcomes & {"failed", "unrecorded"}:
+        return 1
+    if is_data_absent:
+        return 2
+    return 3 if outcomes & {"paused", "busy"} else 0
+
+
+class _KeptOut:
+    """Says of runs without a record why they have none, and what came out of them."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __call__(self, run: "Run", event: str, detail: dict[str, Any]) -> None:
+        """As `run_all` reports."""
+        from sirgcn.engine.progress import result_of
+
+        if event in ("busy", "unrecorded"):
+            self.lines.append(f"{event}: {run}{result_of(detail)}")
+
+    def tell(self) -> None:
+        """Behind all else, and also where there is no progress to be seen."""
+        for line in self.lines:
+            err.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _announce(runs: "Sequence[Run]", left: "Sequence[Run]", settings: "Settings", jobs: int, with_cells: bool) -> None:
@@ -289,6 +321,14 @@ def _print_cells(runs: "Sequence[Run]", to_go: "dict[Run, Cost | None]", jobs: i
         if left := [to_go[run] for run in own if run in to_go]:
             told.append(_estimate(left, jobs))
         out.print(f"  {cell}: {'; '.join(told)}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _tell_changed(changed: "dict[Run, str]") -> None:
+    """Each reason for which finished runs count as such no more, with their number."""
+    for reason in dict.fromkeys(filter(None, changed.values())):
+        number = list(changed.values()).count(reason)
+        told = f"of these, {_count(number, 'run')} finished before and made anew: {reason}"
+        err.print(told, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _tell_reasons(found: "dict[Run, str]", what: str) -> None:

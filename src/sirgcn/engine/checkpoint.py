@@ -7,6 +7,8 @@ the tensors' file and one of itself. The JSON is written last, so that a checkpo
 import hashlib
 import json
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,16 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as dump_safetensors
 from torch import Tensor, nn
 
-from sirgcn.files import write_atomic
 from sirgcn.data.graphs import sha256_of
+from sirgcn.engine.locks import held
+from sirgcn.files import write_atomic
+from sirgcn.strict import ConfigError
+from sirgcn.strict import read as read_setting
 
 FORMAT = 1
+
+# Seconds for which a save waits for one of another process.
+_PATIENCE = 60.0
 
 # How a state's tensors are written in JSON: by the key under which the other file holds them.
 _TENSOR = "$tensor"
@@ -34,17 +42,41 @@ class Checkpoints:
     Args:
         folder: where they are.
         keep: how many.
-        of: the settings of the training, as JSON values; those of another training are not loaded. None: any are.
+        of: the settings of the training, as JSON values: checkpoints that were written with others are not loaded. None
+            stands for no settings, not for any; a `Trainer` puts its own in the place of None.
     """
 
     def __init__(self, folder: str | Path, keep: int = 2, of: Any = None) -> None:
         self.folder = Path(folder)
-        self.keep = keep
+        self.keep = read_setting(int, keep, "keep")
+        if self.keep < 1:
+            raise ConfigError(f"keep: expected at least 1, got {keep}")
         self.of = json.loads(json.dumps(of))
+        self._is_held = False
+
+    @contextmanager
+    def held(self, patience: float = 0.0) -> Iterator[None]:
+        """Keep other processes out of the folder meanwhile.
+
+        Raises:
+            Busy: one is in it for longer than so many seconds; says who.
+        """
+        if self._is_held:
+            yield
+            return
+        with held(self.folder / "lock", patience):
+            self._is_held = True
+            try:
+                yield
+            finally:
+                self._is_held = False
 
     def save(self, state: dict[str, Any]) -> Path:
         """Write a state of JSON values, tensors, dicts (with text or int keys), lists and tuples; drop the oldest."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.held(_PATIENCE):
+            return self._save(state)
+
+    def _save(self, state: dict[str, Any]) -> Path:
         number = max(self._numbers(), default=0) + 1
         tensors: dict[str, Tensor] = {}
         body = {"format": FORMAT, "of": self.of, "state": _flatten(state, tensors)}
@@ -71,7 +103,7 @@ class Checkpoints:
             except CheckpointError as error:
                 warnings.warn(f"{error}; the checkpoint before it is used, if there is one", stacklevel=2)
                 continue
-            if None in (of, self.of) or of == self.of:
+            if of == self.of:
                 return state
             warnings.warn(f"{path}: of other settings or data; it is not used", stacklevel=2)
         return None
@@ -82,7 +114,8 @@ class Checkpoints:
             for file in self.folder.iterdir():
                 if file.suffix in (".json", ".safetensors", ".part"):
                     file.unlink(missing_ok=True)
-            if not any(self.folder.iterdir()):
+            # What else is there is not ours.
+            with suppress(OSError):
                 self.folder.rmdir()
 
     def _numbers(self) -> list[int]:

@@ -1,19 +1,24 @@
 """The training loop: one for every task."""
 
+import json
 import math
+import re
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from sirgcn.data.graphs import sha256_of
 from sirgcn.data.losses import LOSSES_OF_BATCHES, count_labels
-from sirgcn.data.task import Part, Task
+from sirgcn.data.task import PARTS, Part, Task
 from sirgcn.engine.checkpoint import Checkpoints, random_state, set_random_state
 from sirgcn.engine.experiment import TrainConfig
+from sirgcn.strict import ConfigError, read
 
 EVALUATED_AT_ONCE = 4
 """Batches of training that make one of evaluation, which keeps nothing for a backward pass."""
@@ -43,11 +48,12 @@ class Outcome:
     stopped: str
     metrics: dict[str, float]
     seconds: float
+    threads: list[int]
 
 
 @dataclass
 class _State:
-    """Where a training stands. `seconds` counts earlier processes in."""
+    """Where a training stands. `seconds` counts earlier processes in, `threads` has the numbers that they had."""
 
     epoch: int = 0
     step: int = 0
@@ -60,6 +66,7 @@ class _State:
     early_best: float = math.inf
     early_epoch: int = -1
     stopped: str = ""
+    threads: list[int] = field(default_factory=list)
 
 
 class Trainer:
@@ -73,7 +80,8 @@ class Trainer:
         config: the protocol.
         split: which of the task's splits.
         seed: of the order of batches. The caller seeds the weights.
-        checkpoints: where the state is kept; None keeps none.
+        checkpoints: where the state is kept; None keeps none. Those of another model, task, protocol, split or seed are
+            not taken up, unless their `of` says that they are of this training.
         every: seconds between checkpoints; 0 writes one after every step.
         should_stop: asked after every step; where it answers True, the state is saved and `Interrupted` raised.
         watcher: is shown every epoch.
@@ -91,12 +99,14 @@ class Trainer:
         should_stop: Callable[[], bool] = lambda: False,
         watcher: Watcher | None = None,
     ) -> None:
-        self.model, self.task, self.config, self.split = model, task, config, split
-        self.checkpoints, self.every, self.should_stop, self.watcher = checkpoints, every, should_stop, watcher
+        self.model, self.task, self.config = model, task, read(TrainConfig, config, "config")
+        self.split, self.seed = _at_least_0(int, split, "split"), _at_least_0(int, seed, "seed")
+        self.every, self.checkpoints = _at_least_0(float, every, "every"), checkpoints
+        self.should_stop, self.watcher = should_stop, watcher
         # Listed once: to walk through all modules takes as long as a layer does on a small batch.
         self.parameters = list(model.parameters())
         self.device = self.parameters[0].device
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator().manual_seed(self.seed)
         # The fused form does what the others do in a quarter of the time; not every device has it.
         fused = self.device.type in ("cpu", "cuda")
         self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
@@ -112,9 +122,20 @@ class Trainer:
         self.order = self.generator.get_state()
 
     def run(self) -> Outcome:
-        """Train to the end, from the last checkpoint if there is one."""
+        """Train to the end, from the last checkpoint if there is one.
+
+        Raises:
+            Busy: another process is in the folder of the checkpoints; says who.
+        """
         check_validation(self.task, self.config, self.split)
+        if self.checkpoints is None:
+            return self._run()
+        with self.checkpoints.held():
+            return self._run()
+
+    def _run(self) -> Outcome:
         self._resume()
+        self._note_threads()
         state, started = self.state, time.perf_counter() - self.state.seconds
         saved = time.perf_counter()
         while state.epoch < self.config.epochs and not state.stopped:
@@ -125,7 +146,7 @@ class Trainer:
                 state.seconds = time.perf_counter() - started
                 stop = self.should_stop()
                 if stop or time.perf_counter() - saved >= self.every:
-                    self._save()
+                    self._save(is_needed=stop)
                     saved = time.perf_counter()
                 if stop:
                     raise Interrupted(f"stopped in epoch {state.epoch + 1}; the state is saved")
@@ -139,7 +160,8 @@ class Trainer:
         metrics: dict[str, float] = {}
         for part, (loss, metric) in self.evaluate("train", "val", "test").items():
             metrics |= {f"{part}_loss": loss, part: metric}
-        return Outcome(state.history, state.best_epoch, state.stopped or "epochs", metrics, state.seconds)
+        stopped = state.stopped or "epochs"
+        return Outcome(state.history, state.best_epoch, stopped, metrics, state.seconds, state.threads)
 
     @torch.no_grad()
     def evaluate(self, *parts: Part) -> dict[Part, tuple[float, float]]:
@@ -336,23 +358,32 @@ class Trainer:
         named += f"; gradients that are not finite: {', '.join(grads[:5])}" if grads else ""
         raise NotFinite(f"{where}: {what}{named or '; all weights are finite'}")
 
-    def _save(self) -> None:
+    def _save(self, is_needed: bool = False) -> None:
+        """Write a checkpoint; one that cannot be written is told of, and only where it is needed an error."""
         if self.checkpoints is None:
             return
-        self.checkpoints.save(
-            {
-                "state": dict(vars(self.state)),
-                "model": self.model.state_dict(),
-                "best_weights": self.best_weights,
-                "optimizer": self.optimizer.state_dict(),
-                "plateau": self.plateau.state_dict(),
-                "random": random_state(self.generator),
-                "order": self.order,
-            }
-        )
+        state = {
+            "state": dict(vars(self.state)),
+            "model": self.model.state_dict(),
+            "best_weights": self.best_weights,
+            "optimizer": self.optimizer.state_dict(),
+            "plateau": self.plateau.state_dict(),
+            "random": random_state(self.generator),
+            "order": self.order,
+        }
+        try:
+            self.checkpoints.save(state)
+        except OSError as error:
+            if is_needed:
+                raise
+            warnings.warn(f"no checkpoint could be written, the training goes on: {error}", stacklevel=2)
 
     def _resume(self) -> None:
-        found = None if self.checkpoints is None else self.checkpoints.load()
+        if self.checkpoints is None:
+            return
+        if self.checkpoints.of is None:
+            self.checkpoints.of = self._identity()
+        found = self.checkpoints.load()
         if found is None:
             return
         self.state = _State(**found["state"])
@@ -362,6 +393,51 @@ class Trainer:
         self.plateau.load_state_dict(found["plateau"])
         set_random_state(found["random"], self.generator)
         self.order = found["order"]
+
+    def _identity(self) -> dict[str, Any]:
+        """What tells this training from others, as JSON values."""
+        task = self.task
+        found = {
+            "config": asdict(self.config),
+            "split": self.split,
+            "seed": self.seed,
+            "data": [task.name, task.version, task.loss, task.metric, task.graphs.sha256(), splits_sha256(task)],
+            # Some modules show where they are in memory.
+            "model": re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.model)),
+            "weights": {name: list(tensor.shape) for name, tensor in self.model.state_dict().items()},
+        }
+        identity: dict[str, Any] = json.loads(json.dumps(found))
+        return identity
+
+    def _note_threads(self) -> None:
+        """Note how many threads torch has, and say so where a part of the training had another number."""
+        before, now = self.state.threads, torch.get_num_threads()
+        if before and before[-1] != now:
+            warnings.warn(
+                f"the training goes on with {_threads(now)}, its checkpoint is of {_threads(before[-1])}: sums are "
+                "rounded otherwise, and the result may differ from that of a training with one number throughout",
+                stacklevel=2,
+            )
+        if not before or before[-1] != now:
+            before.append(now)
+
+
+def _threads(number: int) -> str:
+    return f"{number} thread{'' if number == 1 else 's'}"
+
+
+def _at_least_0(kind: type, value: Any, name: str) -> Any:
+    number = read(kind, value, name)
+    # Written so that NaN is refused too.
+    if not number >= 0:
+        raise ConfigError(f"{name}: expected at least 0, got {value}")
+    return number
+
+
+def splits_sha256(task: Task) -> str:
+    """A hash of the parts of all splits and of the schema: with that of the graphs, of all that a training sees."""
+    rows = {f"{number}.{part}": getattr(split, part) for number, split in enumerate(task.splits) for part in PARTS}
+    return sha256_of(str(task.schema), rows)
 
 
 def check_validation(task: Task, config: TrainConfig, split: int) -> None:

@@ -12,12 +12,25 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from sirgcn.engine import records
 from sirgcn.engine.environment import ALLOCATOR
-from sirgcn.engine.run import DONE, FAILED, PAUSED, Report, Run, Settings, execute_together, header, unfinished
+from sirgcn.engine.run import (
+    BUSY,
+    DONE,
+    FAILED,
+    PAUSED,
+    UNRECORDED,
+    Report,
+    Run,
+    Settings,
+    execute_together,
+    header,
+    keep,
+    unfinished,
+)
+from sirgcn.strict import ConfigError, read
 
 # What a worker's exit code says; Python's own for an exception that nobody caught, 1, is not among them.
-_CODES = {0: DONE, 3: PAUSED, 4: FAILED}
+_CODES = {0: DONE, 3: PAUSED, 4: FAILED, 5: BUSY, 6: UNRECORDED}
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 
@@ -27,8 +40,11 @@ def run_all(runs: Sequence[Run], settings: Settings, jobs: int = 1, reports: Seq
 
     Runs that are timed side by side share a process, and no other of these runs meanwhile. A run that fails, or whose
     process is killed, is recorded and does not stop the others. At the deadline, at Ctrl-C and at SIGTERM the runs at
-    work save their state and no new one begins: those are PAUSED.
+    work save their state and no new one begins: those are PAUSED. A run that another process is making is left to that
+    one, and BUSY.
     """
+    if read(int, jobs, "jobs") < 1:
+        raise ConfigError(f"jobs: expected at least 1, got {jobs}")
     for folder in (settings.results, settings.work):  # now, not after hours of training
         folder.mkdir(parents=True, exist_ok=True)
     timed = [run.experiment.name for run in runs if run.experiment.kind != "training"]
@@ -120,9 +136,7 @@ class _Worker:
                 yield run, DONE, {}
             else:
                 why = f"the process ended with {'signal' if code < 0 else 'code'} {abs(code)}"
-                record = header(run) | {"status": FAILED, "error": why, "traceback": why}
-                records.append(settings.file(run.experiment), record)
-                yield run, FAILED, record
+                yield run, *keep(run, header(run) | {"status": FAILED, "error": why, "traceback": why}, settings)
 
 
 def _start_server() -> None:

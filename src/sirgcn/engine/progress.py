@@ -48,7 +48,7 @@ class Progress:
         else:
             self.finished += 1
             self.bars.remove_task(self.tasks.pop(run))
-            told = f"[{self.finished}/{self.total}] {event}: {run}{_result(detail)}"
+            told = f"[{self.finished}/{self.total}] {event}: {run}{result_of(detail)}"
             self.console.print(told, markup=False, highlight=False, soft_wrap=True)
 
     def _epoch(self, run: Run, row: dict[str, Any]) -> None:
@@ -68,9 +68,13 @@ class Progress:
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _result(record: dict[str, Any]) -> str:
-    if record.get("status") == "failed":
-        return f": {record.get('error')}"
+def result_of(detail: dict[str, Any]) -> str:
+    """What came out of a run, as it is told behind its name: the score, and the error if there is one."""
+    error = detail.get("error")
+    return f"{_score(detail)}{'' if error is None else f': {error}'}"
+
+
+def _score(record: dict[str, Any]) -> str:
     if "metrics" not in record:
         return ""
     metrics = record["metrics"]

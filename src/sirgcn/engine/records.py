@@ -3,13 +3,16 @@
 import json
 import math
 import os
+import re
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from sirgcn.engine.locks import locked
 
 FORMAT = 1
 """Of a record; `docs/results.md` says what it holds."""
@@ -36,19 +39,59 @@ def seconds_per_epoch(record: Mapping[str, Any]) -> float | None:
     return seconds / epochs if seconds is not None and epochs else None
 
 
+def was_redrawn(record: Mapping[str, Any]) -> bool | None:
+    """Whether the data of a run were drawn by its own seed; None where its record is too old to tell.
+
+    Records say so since they have `data.redraw`. Before, the version of generated data names the seed that drew them.
+    """
+    data = record.get("data") or {}
+    if "redraw" in data:
+        return bool(data["redraw"])
+    drawn = re.search(r"\bseed (\d+)", str(data.get("version", "")))
+    if drawn is None or int(drawn[1]) != record["seed"]:
+        return False
+    # With and without it, seed 0 has the same drawing.
+    return True if record["seed"] else None
+
+
+def is_on(record: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
+    """Whether a run was made on these data, which are described as in its record, as far as that tells."""
+    if was_redrawn(record) not in (None, data["redraw"]):
+        return False
+    # Other bytes of files may mean the same data, except that nobody can tell for the seeds that were not drawn.
+    names = ("sha256", "splits_sha256", *["files_sha256"] * bool(data["redraw"]))
+    return all(record["data"].get(name, data.get(name)) == data.get(name) for name in names)
+
+
 def append(path: str | Path, record: dict[str, Any]) -> None:
     """Add a record: under a lock, in one write, and on the disk when this returns.
 
     A torn line that a killed process left at the end is cut off first. NaN and infinities become null, which JSON has.
+
+    Raises:
+        OSError: it cannot be written, as on a full disk; names the file, which is as it was before.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps(_finite(record), allow_nan=False, separators=(",", ":")).encode() + b"\n"
-    with path.open("a+b") as file, _locked(file.fileno()):
+    # Without a buffer: what could not be written is not tried again as the file is closed.
+    with path.open("a+b", buffering=0) as file, locked(file.fileno()):
         _cut_torn_end(file)
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
+        size = file.seek(0, os.SEEK_END)
+        try:
+            _write(file, line)
+        except OSError as error:
+            with suppress(OSError):
+                file.truncate(size)
+            raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _write(file: Any, line: bytes) -> None:
+    """Write and synchronise; a disk that becomes full takes a part first, and refuses what is left."""
+    left = memoryview(line)
+    while left:
+        left = left[file.write(left) :]
+    os.fsync(file.fileno())
 
 
 def read(path: str | Path) -> list[dict[str, Any]]:
@@ -81,26 +124,6 @@ def _cut_torn_end(file: Any) -> None:
     file.seek(0)
     whole = file.read().rfind(b"\n") + 1
     file.truncate(whole)
-
-
-@contextmanager
-def _locked(descriptor: int) -> Iterator[None]:
-    if os.name == "nt":
-        import msvcrt
-
-        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]
-        try:
-            yield
-        finally:
-            msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined]
-        return
-    import fcntl
-
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _finite(value: Any) -> Any:

@@ -1,13 +1,17 @@
 """One run: planned, skipped when finished, made in this process, recorded."""
 
+import hashlib
 import json
 import re
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import torch
@@ -22,13 +26,17 @@ from sirgcn.engine.checkpoint import read as read_checkpoint
 from sirgcn.engine.costs import Cost, Costs
 from sirgcn.engine.environment import commit, environment, peak_memory_mb
 from sirgcn.engine.experiment import Experiment
-from sirgcn.engine.loop import Interrupted, Trainer
+from sirgcn.engine.locks import Busy, held
+from sirgcn.engine.loop import Interrupted, Trainer, splits_sha256
 from sirgcn.engine.network import build
 from sirgcn.engine.runtime import time_growth, time_passes
 from sirgcn.ops.aggregate import choose_backend
-from sirgcn.strict import ConfigError
+from sirgcn.strict import ConfigError, check_fields, read
 
-DONE, FAILED, PAUSED = "done", "failed", "paused"
+DONE, FAILED, PAUSED, BUSY, UNRECORDED = "done", "failed", "paused", "busy", "unrecorded"
+
+# Longer names of folders are cut; some systems take no more than 255 bytes.
+_LONGEST_SLUG = 150
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +48,11 @@ class Run:
     model: str
     seed: int
     reduced: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.seed < 0:
+            raise ConfigError(f"seed: expected at least 0, got {self.seed}")
 
     @property
     def split(self) -> int:
@@ -53,9 +66,13 @@ class Run:
 
     @property
     def slug(self) -> str:
-        """The key as a name of a folder."""
+        """The key as a name of a folder: no other run of the experiment has it, and it leads nowhere else."""
         text = f"{self.column}-{self.model}-{self.seed}{'-reduced' if self.reduced else ''}"
-        return re.sub(r"[^A-Za-z0-9.=+-]+", "_", text)
+        plain = re.sub(r"[^A-Za-z0-9.=+-]+", "_", text).lstrip(".")[:_LONGEST_SLUG]
+        # Then the text says where the column ends, and what it is in full.
+        if plain == text and "-" not in self.column:
+            return text
+        return f"{plain}-{hashlib.sha256(repr(self.key).encode()).hexdigest()[:8]}"
 
     @property
     def config(self) -> dict[str, Any]:
@@ -111,6 +128,17 @@ class Settings:
     every: float = 60.0
     deadline: float | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("results", "work", "data"):
+            if isinstance(getattr(self, name), str):
+                object.__setattr__(self, name, Path(getattr(self, name)))
+        check_fields(self)
+        if self.threads is not None and self.threads < 1:
+            raise ConfigError(f"threads: expected at least 1, got {self.threads}")
+        # Written so that NaN is refused too.
+        if not self.every >= 0:
+            raise ConfigError(f"every: expected at least 0, got {self.every}")
+
     def file(self, experiment: Experiment) -> Path:
         """Where the experiment's records are."""
         return self.results / f"{experiment.name}.jsonl"
@@ -127,7 +155,10 @@ def plan(
 
     None takes all models, all columns, and the seeds of the experiment.
     """
-    if reduced and not experiment.reduced:
+    models, columns = (
+        read(tuple[str, ...] | None, asked, name) for name, asked in (("models", models), ("columns", columns))
+    )
+    if read(bool, reduced, "reduced") and not experiment.reduced:
         raise ConfigError(f"{experiment.name}: reduced: expected a section [reduced] that says how, got none")
     rows = [row.title for row in (experiment.models if models is None else map(experiment.model, models))]
     titles = [entry.title for entry in (experiment.columns if columns is None else map(experiment.column, columns))]
@@ -147,16 +178,78 @@ def seed_by_seed(runs: Sequence[Run]) -> list[Run]:
 
 
 def unfinished(runs: Sequence[Run], settings: Settings) -> list[Run]:
-    """Those without a record of a finished run under the same settings."""
-    left, found = [], dict[str, dict[tuple[Any, ...], dict[str, Any]]]()
+    """Those without a record of a finished run under the same settings and on the data as they are today."""
+    return list(why_unfinished(runs, settings))
+
+
+def why_unfinished(runs: Sequence[Run], settings: Settings) -> dict[Run, str]:
+    """The runs that are not finished, each with what has changed since it was; empty for one that never was.
+
+    The data of runs that seem to be finished are read, and nothing is downloaded for that.
+    """
+    found, today = dict[str, dict[tuple[Any, ...], dict[str, Any]]](), _Today(settings)
+    left: dict[Run, str] = {}
     for run in runs:
         name = run.experiment.name
         if name not in found:
             found[name] = {records.key_of(record): record for record in records.read(settings.file(run.experiment))}
         record = found[name].get(run.key)
-        if record is None or record["status"] != DONE or record["config"] != run.config:
-            left.append(run)
+        if record is None or record["status"] != DONE:
+            left[run] = ""
+        elif (reason := _what_changed(record, run, today)) is not None:
+            left[run] = reason
     return left
+
+
+def _what_changed(record: dict[str, Any], run: Run, today: "_Today") -> str | None:
+    """What is not as it was for the record of a finished run; None if all is."""
+    if record["config"] != run.config:
+        return "the settings have changed"
+    # A layer's growth is measured on graphs that the settings describe in full.
+    if run.experiment.kind == "complexity" or not record.get("data"):
+        return None
+    data = today.data(run)
+    if isinstance(data, str):
+        return f"the data cannot be compared: {data}"
+    return None if records.is_on(record, data) else "the data have changed"
+
+
+class _Today:
+    """What records would say of the data of runs now; each data set is read once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.known: dict[str, dict[str, Any] | str] = {}
+
+    def data(self, run: Run) -> dict[str, Any] | str:
+        """Of a run, or the reason why they cannot be read."""
+        experiment = run.experiment
+        place = [experiment.data, experiment.options_of(run.column), experiment.redraw, run.seed * experiment.redraw]
+        key = json.dumps(place, default=str)
+        if key not in self.known:
+            try:
+                self.known[key] = describe(load_data(run, self.settings, is_writing=False), run)
+            # Whatever it is, a run on these data would end with it, too.
+            except Exception as error:
+                self.known[key] = str(error)
+        return self.known[key]
+
+
+def describe(task: Task, run: Run) -> dict[str, Any]:
+    """What the record of a run says of its data: which ones exactly, and how they came about."""
+    found = {
+        "name": task.name,
+        "version": task.version,
+        "sha256": task.graphs.sha256(),
+        "splits_sha256": splits_sha256(task),
+        "redraw": run.experiment.redraw,
+    }
+    options = run.experiment.options_of(run.column)
+    if run.experiment.data == "tables":
+        # What is drawn from them differs from seed to seed; the files say whether the source is the same.
+        digests = [hashlib.sha256(Path(options[part]).read_bytes()).hexdigest() for part in FILES if part in options]
+        found["files_sha256"] = hashlib.sha256(" ".join(digests).encode()).hexdigest()
+    return found
 
 
 def without_data(runs: Sequence[Run], settings: Settings) -> dict[Run, str]:
@@ -214,17 +307,26 @@ class _Log:
     """
 
     def __init__(self, path: Path, tell: Callable[[str, dict[str, Any]], None]) -> None:
-        self.path, self.tell, self.begun = path, tell, False
+        self.path, self.tell, self.begun, self.is_broken = path, tell, False, False
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def epoch(self, row: dict[str, Any], epochs: int) -> None:
+        try:
+            self._write(row)
+        except OSError as error:
+            # A copy for the eye: the record has the history, and hours of training do not end for a line.
+            if not self.is_broken:
+                warnings.warn(f"{self.path}: the log cannot be written: {error.strerror}", stacklevel=2)
+            self.is_broken = True
+        self.tell("epoch", {**row, "epochs": epochs})
+
+    def _write(self, row: dict[str, Any]) -> None:
         if not self.begun and self.path.exists():
             kept = self.path.read_text(encoding="utf-8").splitlines(keepends=True)[: row["epoch"]]
             self.path.write_text("".join(kept), encoding="utf-8")
         self.begun = True
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
-        self.tell("epoch", {**row, "epochs": epochs})
 
 
 def execute(
@@ -233,7 +335,11 @@ def execute(
     tell: Callable[[str, dict[str, Any]], None] = lambda event, detail: None,
     asked: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Make one run in this process and append its record; DONE, FAILED or PAUSED (no record, its state is saved)."""
+    """Make one run in this process and append its record.
+
+    DONE, FAILED or PAUSED (no record, its state is saved); BUSY if another process is making it, and UNRECORDED if its
+    record could not be written: `tell` gets who or why, and the result.
+    """
     return execute_together([run], settings, lambda run, event, detail: tell(event, detail), asked)
 
 
@@ -247,6 +353,19 @@ def execute_together(
     def should_stop() -> bool:
         return asked() or (settings.deadline is not None and time.time() >= settings.deadline)
 
+    with ExitStack() as stack:
+        try:
+            for run in runs:
+                stack.enter_context(held(_folder(run, settings).with_name("lock")))
+        except Busy as error:
+            for run in runs:
+                tell(run, BUSY, {"error": f"another process is making it: {error}"})
+            return BUSY
+        return _execute(runs, settings, tell, should_stop)
+
+
+def _execute(runs: Sequence[Run], settings: Settings, tell: Report, should_stop: Callable[[], bool]) -> str:
+    """Make runs of which no other process is making one."""
     status, found = DONE, list[dict[str, Any]]()
     try:
         if runs[0].experiment.kind == "training":
@@ -258,13 +377,25 @@ def execute_together(
     except Exception as error:
         status = FAILED
         found = [{"status": FAILED, "error": str(error), "traceback": traceback.format_exc()}] * len(runs)
+    outcome = []
     for run, fields in zip(runs, found, strict=True):
-        record = header(run) | fields
-        records.append(settings.file(run.experiment), record)
-        if status == DONE:
-            Checkpoints(_folder(run, settings)).clear()
-        tell(run, status, record)
-    return status
+        kept, record = keep(run, header(run) | fields, settings)
+        outcome.append(kept)
+        tell(run, kept, record)
+    return UNRECORDED if UNRECORDED in outcome else status
+
+
+def keep(run: Run, record: dict[str, Any], settings: Settings) -> tuple[str, dict[str, Any]]:
+    """Append the record of a run; its status, and what is to be told of it: where it cannot be written, that too."""
+    status, file = str(record["status"]), settings.file(run.experiment)
+    try:
+        records.append(file, record)
+    except OSError as error:
+        why = f"{file}: the record cannot be written: {error.strerror or error}"
+        return UNRECORDED, record | {"error": f"{why}; {record['error']}" if "error" in record else why}
+    if status == DONE:
+        Checkpoints(_folder(run, settings)).clear()
+    return status, record
 
 
 def _folder(run: Run, settings: Settings) -> Path:
@@ -298,20 +429,29 @@ def _fetch(run: Run, settings: Settings) -> None:
         catalog.fetch(name, settings.data)
 
 
+FILES = ("nodes", "edges", "graphs")
+"""The options of own tables that are files to read."""
+
+
 def check_files(options: Mapping[str, Any]) -> None:
     """Refuse options of own tables with a file that is not there."""
-    for part in ("nodes", "edges", "graphs"):
+    for part in FILES:
         if part in options and not Path(str(options[part])).exists():
             raise DataError("expected a file, there is none of this name", part, str(options[part]))
 
 
-def load_data(run: Run, settings: Settings) -> Task:
-    """The data of a run; those that are drawn anew for each seed are drawn by the run's."""
+def load_data(run: Run, settings: Settings, is_writing: bool = True) -> Task:
+    """The data of a run; those that are drawn anew for each seed are drawn by the run's.
+
+    Unless it is writing, files are not downloaded, and rows that are left out are not written down.
+    """
     options = run.experiment.options_of(run.column)
     seed = run.seed if run.experiment.redraw else 0
     if run.experiment.data == "tables":
-        return load_tables(seed=seed, **options)
-    return catalog.load(run.experiment.data, settings.data, seed=seed, **options)
+        with TemporaryDirectory() as folder:
+            elsewhere = {} if is_writing or "dropped" not in options else {"dropped": Path(folder) / "dropped.csv"}
+            return load_tables(seed=seed, **{**options, **elsewhere})
+    return catalog.load(run.experiment.data, settings.data, seed=seed, download=is_writing, **options)
 
 
 def _timed(runs: Sequence[Run], settings: Settings, should_stop: Callable[[], bool]) -> list[dict[str, Any]]:
@@ -324,6 +464,7 @@ def _timed(runs: Sequence[Run], settings: Settings, should_stop: Callable[[], bo
     else:
         column, task = experiment.column(first.column), load_data(first, settings)
         found = time_passes(experiment, column, models, task, first.seed, timing, should_stop)
+        found = [fields | {"data": describe(task, first)} for fields in found]
     return [fields | {"environment": where} for fields in found]
 
 
@@ -341,7 +482,7 @@ def _train(
 ) -> dict[str, Any]:
     experiment, model = run.experiment, run.experiment.model(run.model)
     folder, task = _folder(run, settings), load_data(run, settings)
-    data = {"name": task.name, "version": task.version, "sha256": task.graphs.sha256()}
+    data = describe(task, run)
     log, checkpoints = _Log(folder.with_name("log.jsonl"), tell), Checkpoints(folder, of=[run.config, data])
     torch.manual_seed(run.seed)
     network = build(experiment, model, task, experiment.column(run.column).options).to(settings.device)
@@ -365,6 +506,8 @@ def _train(
         "weights_sha256": weights_sha256(network),
         "data": data,
         "environment": where,
+        # More than one where it was taken up with another number.
+        "threads": outcome.threads,
         # Six digits are enough for a curve; the metrics and the hash of the weights are exact.
         "history": [
             {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in row.items()} for row in outcome.history

@@ -1,0 +1,149 @@
+"""Locks of the operating system on files: they end with their process, however that ends."""
+
+import math
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+# Windows locks bytes, and nobody else can read those: one far behind any text is taken.
+_BYTE = 1 << 40
+_WAIT = 0.01
+
+
+class Busy(RuntimeError):
+    """Another process holds the lock; the text says who."""
+
+
+@contextmanager
+def locked(descriptor: int, patience: float = math.inf) -> Iterator[None]:
+    """Hold the lock of an open file, if others let go of it within so many seconds.
+
+    Raises:
+        Busy: they do not.
+    """
+    started = time.monotonic()
+    while not _is_taken(descriptor):
+        if time.monotonic() - started >= patience:
+            raise Busy("another process holds the lock")
+        time.sleep(_WAIT)
+    try:
+        yield
+    finally:
+        _release(descriptor)
+
+
+@contextmanager
+def held(path: Path, patience: float = 0.0) -> Iterator[None]:
+    """Hold a lock that is a file of its own, whose text says who holds it; the file goes with the lock.
+
+    Raises:
+        Busy: another process, or another part of this one, holds it for longer than so many seconds; says who, and
+            since when.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = _open(path, patience)
+    owner = os.getpid()
+    _DESCRIPTORS.add(descriptor)
+    # On a full disk nobody can be told who it is; the lock holds all the same.
+    with suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, _self().encode())
+    try:
+        yield
+    finally:
+        # A fork of the process that goes on from here has no part in the lock.
+        if os.getpid() == owner:
+            _DESCRIPTORS.discard(descriptor)
+            # Windows removes no file that is open: there it stays, and means nothing without its lock.
+            with suppress(OSError):
+                path.unlink()
+            _release(descriptor)
+            os.close(descriptor)
+
+
+def holder(path: Path) -> str:
+    """Who wrote into a lock's file."""
+    try:
+        return path.read_text("utf-8").strip() or "another process"
+    except (OSError, UnicodeDecodeError):
+        return "another process"
+
+
+def _self() -> str:
+    since = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
+    return f"process {os.getpid()} on {socket.gethostname()} since {since}\n"
+
+
+def _open(path: Path, patience: float) -> int:
+    """A locked descriptor of the file that bears the name now: the one before may just have removed another."""
+    started = time.monotonic()
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        is_taken = _is_taken(descriptor)
+        if is_taken and _is_at(path, descriptor):
+            return descriptor
+        os.close(descriptor)
+        if not is_taken and time.monotonic() - started >= patience:
+            raise Busy(f"{path}: held by {holder(path)}")
+        time.sleep(0 if is_taken else _WAIT)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _is_taken(descriptor: int) -> bool:
+        try:
+            _at_byte(descriptor, msvcrt.LK_NBLCK)
+        except OSError:
+            return False
+        return True
+
+    def _release(descriptor: int) -> None:
+        _at_byte(descriptor, msvcrt.LK_UNLCK)
+
+    def _at_byte(descriptor: int, mode: int) -> None:
+        place = os.lseek(descriptor, 0, os.SEEK_CUR)
+        os.lseek(descriptor, _BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, mode, 1)
+        finally:
+            os.lseek(descriptor, place, os.SEEK_SET)
+
+else:
+    import fcntl
+
+    def _is_taken(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _release(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+_DESCRIPTORS: set[int] = set()
+
+
+def _forget() -> None:
+    """A fork has copies of the descriptors, and would hold the locks beyond the death of their process."""
+    for descriptor in _DESCRIPTORS:
+        os.close(descriptor)
+    _DESCRIPTORS.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
