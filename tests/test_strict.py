@@ -1,13 +1,16 @@
 """Laws of the strict reader."""
 
+import os
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
 
-from sirgcn.strict import ConfigError, check_fields, read
+from sirgcn.strict import ConfigError, check_arguments, check_fields, checked, read
 
 
 @pytest.mark.parametrize(
@@ -28,6 +31,13 @@ from sirgcn.strict import ConfigError, check_fields, read
         (tuple[int, ...], 3, "expected a list, got 3"),
         (tuple[int, ...], [1, "2"], "\\[1\\]: expected a whole number, got '2'"),
         (dict[str, Any], "x", "expected a table, got 'x'"),
+        (dict[str, int], {"a": "2"}, "\\['a'\\]: expected a whole number, got '2'"),
+        (tuple[int, int], [1], "expected a list of 2, got \\[1\\]"),
+        (Sequence[str], "NA", "expected a list, got 'NA'"),
+        (Sequence[str], {"a"}, "expected a list, got a set, which has no order"),
+        (Collection[str], ["a", 3], "\\[1\\]: expected text, got 3"),
+        (str | Sequence[str], ["a", 3], "\\[1\\]: expected text, got 3"),
+        (str | os.PathLike[str], 3, "expected text or a path, got 3"),
     ],
 )
 def test_a_value_of_another_type_is_refused_with_its_place(hint: Any, value: object, expected: str) -> None:
@@ -71,3 +81,20 @@ def test_fields_of_a_dataclass_built_in_python_are_read_too() -> None:
     assert type(Settings(rate=2).rate) is float
     with pytest.raises(ConfigError, match="shuffle: expected true or false, got 'no'"):
         Settings(shuffle="no")  # type: ignore[arg-type]
+
+
+def test_arguments_are_read_by_their_annotations() -> None:
+    @checked
+    def draw(count: int, *, names: Sequence[str] = (), column: str | None = None, **options: Any) -> tuple[Any, ...]:
+        return count, names, column, options
+
+    # A column may be called none, in Python.
+    assert draw(np.int64(3), names=["a"], column="none", other="no") == (3, ("a",), "none", {"other": "no"})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="count: expected a whole number, got '3'"):
+        draw("3")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="names: expected a list, got 'NA'"):
+        draw(3, names="NA")
+    with pytest.raises(ConfigError, match="drawn: count: expected a whole number, got None"):
+        check_arguments(partial(draw, column="x"), {"count": None}, "drawn: ")
+    with pytest.raises(TypeError, match="missing a required argument: 'count'"):
+        draw()  # type: ignore[call-arg]

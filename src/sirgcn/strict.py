@@ -4,13 +4,20 @@ Values are read by type annotations. A wrong type, an unknown name and an unknow
 setting, what was expected and what came. Nothing is guessed: the text "no" is not a truth value.
 """
 
+import inspect
 import operator
+import os
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from difflib import get_close_matches
+from functools import cache, partial, wraps
 from numbers import Real
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class ConfigError(ValueError):
@@ -67,6 +74,48 @@ def check_fields(config: Any) -> None:
         object.__setattr__(config, entry.name, read(hints[entry.name], value, entry.name))
 
 
+def check_arguments(function: Callable[..., Any], values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """A function's arguments by name, each read by its annotation; those without one are as they were.
+
+    Arguments come from Python, which has None: the text "none" is text.
+    """
+    hints = _hints(function.func if isinstance(function, partial) else function)
+    found = {}
+    for name, value in values.items():
+        hint = hints.get(name, Any)
+        if isinstance(value, str) and value == "none" and type(None) in get_args(hint):
+            hint = Union[tuple(choice for choice in get_args(hint) if choice is not type(None))]  # noqa: UP007
+        found[name] = read(hint, value, f"{where}{name}")
+    return found
+
+
+def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The function with its arguments read by their annotations at every call.
+
+    >>> @checked
+    ... def draw(count: int, shuffle: bool = True) -> int:
+    ...     return count
+    >>> draw(3, shuffle="no")
+    Traceback (most recent call last):
+    sirgcn.strict.ConfigError: shuffle: expected true or false, got 'no'
+    """
+    signature = inspect.signature(function)
+    # Each of **options is none of the function's own arguments.
+    options = {name for name, entry in signature.parameters.items() if entry.kind is entry.VAR_KEYWORD}
+
+    @wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        bound = signature.bind(*args, **kwargs)
+        own = {name: value for name, value in bound.arguments.items() if name not in options}
+        bound.arguments |= check_arguments(function, own)
+        return function(*bound.args, **bound.kwargs)
+
+    return call
+
+
+_hints = cache(get_type_hints)
+
+
 def read(hint: Any, value: Any, where: str) -> Any:
     """The value as the annotation has it, or a `ConfigError` that names the place.
 
@@ -87,13 +136,9 @@ def read(hint: Any, value: Any, where: str) -> Any:
         return _read_choice(arguments, value, where)
     if origin in (Union, types.UnionType):
         return _read_union(arguments, value, where)
-    if origin is tuple:
-        return _read_tuple(arguments, value, where)
-    if origin is dict:
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{where}: expected a table, got {value!r}")
-        return dict(value)
-    return _READERS.get(hint, _read_instance(hint))(value, where)
+    if origin in _INSIDE:
+        return _INSIDE[origin](arguments, value, where)
+    return _READERS.get(hint, _read_instance(origin or hint))(value, where)
 
 
 def _read_table(cls: Any, value: Any, where: str) -> Any:
@@ -124,8 +169,10 @@ def _read_union(hints: tuple[Any, ...], value: Any, where: str) -> Any:
             return read(hint, value, where)
         except ConfigError as error:
             errors.append(error)
-    if len(errors) == 1:
-        raise errors[0]
+    # What is wrong inside a list says more than that it is no text either.
+    inside = [error for error in errors if not str(error).startswith(f"{where}: ")]
+    if len(errors) == 1 or inside:
+        raise (inside or errors)[0]
     expected = " or ".join(str(error).partition("expected ")[2].rpartition(", got ")[0] for error in errors)
     raise ConfigError(f"{where}: expected {expected}, got {value!r}")
 
@@ -133,7 +180,40 @@ def _read_union(hints: tuple[Any, ...], value: Any, where: str) -> Any:
 def _read_tuple(hints: tuple[Any, ...], value: Any, where: str) -> Any:
     if not isinstance(value, list | tuple):
         raise ConfigError(f"{where}: expected a list, got {value!r}")
+    if hints[-1] is Ellipsis:
+        hints = (hints[0],) * len(value)
+    if len(value) != len(hints):
+        raise ConfigError(f"{where}: expected a list of {len(hints)}, got {value!r}")
+    return tuple(read(hint, entry, f"{where}[{i}]") for i, (hint, entry) in enumerate(zip(hints, value, strict=True)))
+
+
+def _read_collection(hints: tuple[Any, ...], value: Any, where: str) -> Any:
+    # A text is a collection of letters, which nobody means.
+    if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping):
+        raise ConfigError(f"{where}: expected a list, got {value!r}")
     return tuple(read(hints[0], entry, f"{where}[{i}]") for i, entry in enumerate(value))
+
+
+def _read_sequence(hints: tuple[Any, ...], value: Any, where: str) -> Any:
+    if isinstance(value, set | frozenset):
+        raise ConfigError(f"{where}: expected a list, got a set, which has no order")
+    return _read_collection(hints, value, where)
+
+
+def _read_mapping(hints: tuple[Any, ...], value: Any, where: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where}: expected a table, got {value!r}")
+    of_key, of_value = hints
+    return {read(of_key, key, where): read(of_value, entry, f"{where}[{key!r}]") for key, entry in value.items()}
+
+
+_INSIDE: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
+    tuple: _read_tuple,
+    dict: _read_mapping,
+    Mapping: _read_mapping,
+    Sequence: _read_sequence,
+    Collection: _read_collection,
+}
 
 
 def _read_bool(value: Any, where: str) -> bool:
@@ -162,11 +242,13 @@ def _read_float(value: Any, where: str) -> float:
 _READERS: dict[Any, Callable[[Any, str], Any]] = {bool: _read_bool, int: _read_int, float: _read_float}
 
 
+_CALLED: dict[Any, str] = {str: "text", Path: "a path", os.PathLike: "a path"}
+
+
 def _read_instance(cls: Any) -> Callable[[Any, str], Any]:
     def read_instance(value: Any, where: str) -> Any:
         if not isinstance(value, cls):
-            name = "text" if cls is str else cls.__name__
-            raise ConfigError(f"{where}: expected {name}, got {value!r}")
+            raise ConfigError(f"{where}: expected {_CALLED.get(cls, cls.__name__)}, got {value!r}")
         return value
 
     return read_instance

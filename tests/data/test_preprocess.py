@@ -17,6 +17,7 @@ from sirgcn.data.frames import MISSING, Dropped, Frame, Kind
 from sirgcn.data.preprocess import Column, Preprocessing, encode, fit_column, sort_names
 from sirgcn.data.roles import Roles
 from sirgcn.data.validate import DataError
+from sirgcn.strict import ConfigError
 
 FINITE = st.floats(-1e30, 1e30)
 NUMBERS = st.lists(st.one_of(st.none(), FINITE), min_size=1, max_size=12)
@@ -242,8 +243,8 @@ def test_apply_takes_any_table() -> None:
     preprocessing = Preprocessing("node", Roles(), fit(frame(a=[1.0, 3.0])), fit(frame(c=["x", "y"])))
     assert preprocessing.apply(pd.DataFrame({"a": [1.0, 2.0]})).tolist() == [[-1.0], [0.0]]
     assert preprocessing.apply(pd.DataFrame({"c": ["y"]}), of="edges").tolist() == [[1]]
-    with pytest.raises(DataError, match="expected nodes or edges, got 'graphs'"):
+    with pytest.raises(ConfigError, match="of: expected one of nodes, edges, got 'graphs'"):
         preprocessing.apply(pd.DataFrame(), of="graphs")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="expected raise or other, got 'ignore'"):
+    with pytest.raises(ConfigError, match="unknown: expected one of raise, other, got 'ignore'"):
         preprocessing.apply(pd.DataFrame({"a": [1.0]}), unknown="ignore")  # type: ignore[arg-type]
     assert Preprocessing("node", Roles()).apply(pd.DataFrame({"a": [5, 6]})).tolist() == [[1.0], [1.0]]

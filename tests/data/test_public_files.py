@@ -29,6 +29,7 @@ from sirgcn.data import benchmarking, public
 from sirgcn.data.moleculenet import moleculenet, scaffold_split
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError
+from sirgcn.strict import ConfigError
 
 RNG = np.random.default_rng(0)
 
@@ -464,7 +465,7 @@ def test_a_scaffold_is_in_one_part_only_and_the_rare_ones_test() -> None:
 def test_an_unknown_split_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("rdkit")
     folder = table(tmp_path, "BBBP", ["p_np,smiles", *[f"{n % 2},{text}" for n, text in enumerate(SMILES)]])
-    with pytest.raises(DataError, match="expected random or scaffold, got 'stratified'"):
+    with pytest.raises(ConfigError, match="split: expected one of random, scaffold, got 'stratified'"):
         moleculenet(folder, "BBBP", split="stratified")  # type: ignore[arg-type]
 
 

@@ -293,7 +293,7 @@ def test_limits_colours_and_edge_values_are_kept_apart(tmp_path: Path) -> None:
         hashes.add(task.graphs.sha256())
     assert len(hashes) == 4
     assert [len(part) for part in (task.splits[0].train, task.splits[0].val, task.splits[0].test)] == [3, 1, 2]
-    with pytest.raises(DataError, match=r"^limit: expected an integer >= 3, got 2"):
+    with pytest.raises(DataError, match=r"^limit: expected a whole number >= 3, got 2"):
         superpixel_task("MNIST", tmp_path, tmp_path / "cache", limit=2)
 
 

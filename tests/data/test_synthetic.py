@@ -11,6 +11,7 @@ from torch_geometric.data import Batch, Data
 
 from sirgcn.data import DataError, Task, dictionary_lookup, hetero_edge_count
 from sirgcn.data.synthetic import dictionary_lookup_task, hetero_edge_count_task
+from sirgcn.strict import ConfigError
 
 Generator = Callable[..., list[Data]]
 
@@ -133,17 +134,12 @@ def test_graphs_of_one_draw_differ() -> None:
         (hetero_edge_count, {"c": 2, "max_nodes": 1}, "max_nodes"),
     ],
 )
-@pytest.mark.parametrize(("replacement", "error"), [(None, ValueError), (2.5, TypeError), (True, TypeError)])
-def test_bad_argument_is_named(
-    generate: Generator,
-    arguments: dict[str, Any],
-    name: str,
-    replacement: object,
-    error: type[Exception],
-) -> None:
-    value = arguments[name] if replacement is None else replacement
-    with pytest.raises(error, match=rf"^{name}: expected an integer >= \d, got {value!r}"):
-        generate(**{**arguments, name: value})
+def test_bad_argument_is_named(generate: Generator, arguments: dict[str, Any], name: str) -> None:
+    with pytest.raises(DataError, match=rf"^{name}: expected a whole number >= \d, got {arguments[name]!r}"):
+        generate(**arguments)
+    for value in (2.5, True, "3"):
+        with pytest.raises(ConfigError, match=f"^{name}: expected a whole number, got {value!r}"):
+            generate(**{**arguments, name: value})
 
 
 def test_numpy_integers_are_integers() -> None:
@@ -223,5 +219,5 @@ def test_edge_sets_are_uniform() -> None:
 
 
 def test_one_key_leaves_nothing_to_predict() -> None:
-    with pytest.raises(DataError, match=r"^n: expected an integer >= 2, got 1"):
+    with pytest.raises(DataError, match=r"^n: expected a whole number >= 2, got 1"):
         dictionary_lookup_task(1)

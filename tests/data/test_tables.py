@@ -16,6 +16,7 @@ from sirgcn.data.preprocess import Preprocessing
 from sirgcn.data.tables import Inputs, apply_tables, load_tables
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError
+from sirgcn.strict import ConfigError
 
 IDS = [f"n{number}" for number in range(12)]
 ALL_TRAIN = {"fractions": (1.0, 0.0, 0.0), "standardise": False}
@@ -36,8 +37,8 @@ def load(nodes: Any = None, edges: Any = PATH, **options: Any) -> Task:
     return load_tables(nodes, edges, **{"target": "label"} | options)
 
 
-def refuse(match: str, *arguments: Any, **options: Any) -> DataError:
-    with pytest.raises(DataError, match=match) as refusal:
+def refuse(match: str, *arguments: Any, **options: Any) -> Any:
+    with pytest.raises((DataError, ConfigError), match=match) as refusal:
         load(*arguments, **options)
     return refusal.value
 

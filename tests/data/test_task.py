@@ -175,7 +175,6 @@ def test_masks_are_indices() -> None:
         ("fractions", {"count": 5, "fractions": (0.0, 0.5, 0.5)}),
         ("fractions", {"count": 5, "fractions": (1.2, -0.2, 0.0)}),
         ("fractions", {"count": 5, "fractions": (float("nan"), 0.5, 0.5)}),
-        ("fractions", {"count": 5, "fractions": (0.5, 0.5)}),
         ("strata", {"count": 5, "strata": torch.zeros(4, dtype=torch.int64)}),
         ("strata", {"count": 5, "strata": torch.zeros(5)}),
     ],
@@ -270,7 +269,6 @@ def test_a_part_without_labels_is_refused() -> None:
 @pytest.mark.parametrize(
     ("field", "arguments"),
     [
-        ("part", {"part": "valid"}),
         ("batch_size", {"part": "val", "batch_size": 0}),
         ("split", {"part": "val", "split": 1}),
         ("split", {"part": "val", "split": -1}),

@@ -18,12 +18,14 @@ from sirgcn.data.root import cache_root
 from sirgcn.data.task import Schema, Split, Task
 from sirgcn.data.unpickle import as_array, load_pickle
 from sirgcn.data.validate import DataError
+from sirgcn.strict import checked
 
 PARTS = ("train", "val", "test")
 ATOMS, BONDS = 28, 4
 """ZINC's vocabularies; bond 0 stands for none and does not occur."""
 
 
+@checked
 def zinc(folder: Path, bonds: bool = True, version: str = "") -> Task:
     """ZINC-12k: atoms and bonds are categories, the target is the penalised logP; L1 loss and MAE.
 
@@ -54,6 +56,7 @@ def zinc(folder: Path, bonds: bool = True, version: str = "") -> Task:
     )
 
 
+@checked
 def sbm_files(folder: Path, name: str, version: str = "") -> Task:
     """PATTERN or CLUSTER from PyG's copy, `name`_v2.pt: node types are categories.
 
@@ -79,6 +82,7 @@ def sbm_files(folder: Path, name: str, version: str = "") -> Task:
         )
 
 
+@checked
 def superpixel_files(folder: Path, name: str, edge_values: bool = False, version: str = "") -> Task:
     """MNIST or CIFAR10 superpixels from PyG's copy, `name`_v2.pt: the features are colour and place.
 

@@ -13,6 +13,7 @@ from sirgcn.data.graphs import Level
 from sirgcn.data.raw import Raw, locate
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError
+from sirgcn.strict import check_arguments, checked
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Dataset:
         return "downloaded"
 
 
+@checked
 def find(name: str) -> Dataset:
     """The data set of this name; letter case, "-" and "_" make no difference."""
     key = _plain(name)
@@ -68,6 +70,7 @@ def find(name: str) -> Dataset:
     return DATASETS[known[key]]
 
 
+@checked
 def load(
     name: str,
     root: str | Path | None = None,
@@ -92,6 +95,8 @@ def load(
             raise TypeError(
                 f"{dataset.name}: expected one of {', '.join(dataset.options) or 'no options'}, got {option!r}"
             )
+    # Before anything is downloaded.
+    options = check_arguments(dataset.reader, options, f"{dataset.name}: ")
     if "seed" in inspect.signature(dataset.reader).parameters:
         options["seed"] = seed
     if not dataset.raw:
@@ -101,6 +106,7 @@ def load(
     return dataset.reader(root, **options) if dataset.drawn else dataset.reader(folder, version=version, **options)
 
 
+@checked
 def fetch(name: str, root: str | Path | None = None) -> Path:
     """Download the files that are not there; their folder."""
     dataset = find(name)
@@ -109,6 +115,7 @@ def fetch(name: str, root: str | Path | None = None) -> Path:
     return locate(dataset.raw, root)[1]
 
 
+@checked
 def verify(name: str, root: str | Path | None = None) -> dict[str, str]:
     """What each file is by its hash: "as published", a known copy, "unknown", "missing", or what is wrong with it."""
     dataset = find(name)

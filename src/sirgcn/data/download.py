@@ -17,18 +17,21 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from sirgcn.data.validate import DataError
+from sirgcn.strict import checked
 
 CHUNK = 1 << 20
 LARGEST = 8 << 30
 """No file of the catalogue comes near this size: what sends more is no data set."""
 
 
+@checked
 def checksum(path: Path, algorithm: str = "sha256") -> str:
     """The file's hash, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
+@checked
 def check(path: Path, expected: str) -> None:
     """Refuse a file whose hash is not `expected` ("sha256:..." or "md5:...", as it was published)."""
     algorithm, _, digest = expected.partition(":")
@@ -42,6 +45,7 @@ def check(path: Path, expected: str) -> None:
         )
 
 
+@checked
 def download(
     url: str,
     path: Path,

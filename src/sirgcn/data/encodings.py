@@ -17,6 +17,7 @@ from sirgcn.data.progress import progress
 from sirgcn.data.root import cache_root
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError, check_at_least
+from sirgcn.strict import checked
 
 # Raised when a rule changes: a cache of another rule is made anew.
 _RULE = 1
@@ -26,6 +27,7 @@ _DENSE = 1_000
 _BLOCK = 1 << 23
 
 
+@checked
 def with_encodings(task: Task, kind: str, size: int, cache: str | Path | None = None) -> Task:
     """The task with encodings of its nodes, `graphs.pe` float32 `[V, size]`; those it had are replaced.
 

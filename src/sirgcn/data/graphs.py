@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from sirgcn.data.validate import DataError, check_finite, check_pointer, check_range, check_shape
+from sirgcn.strict import read
 
 Level = Literal["node", "edge", "graph"]
 """What a target belongs to."""
@@ -103,6 +104,7 @@ class Graphs:
 
     def __getitem__(self, index: int) -> Data:
         """One graph, its nodes counted from 0."""
+        index = read(int, index, "graph")
         if not -len(self) <= index < len(self):
             raise IndexError(f"graph {index}: there are {len(self)}")
         return self.batch(torch.tensor([index % len(self)]))

@@ -11,6 +11,7 @@ import numpy as np
 from sirgcn.data import sources
 from sirgcn.data.raw import locate, reading
 from sirgcn.data.validate import DataError
+from sirgcn.strict import checked
 
 Array = np.ndarray[Any, Any]
 
@@ -26,6 +27,7 @@ class Images:
     labels: Array
 
 
+@checked
 def read_images(name: str, root: str | Path | None = None) -> tuple[Images, Images]:
     """The training and the test images of MNIST or CIFAR10, in the order of the files; downloaded if not there.
 

@@ -19,6 +19,7 @@ from sirgcn.data.raw import digest, reading
 from sirgcn.data.root import cache_root
 from sirgcn.data.task import Schema, Split, Task
 from sirgcn.data.validate import DataError
+from sirgcn.strict import checked
 
 Choice = Literal["random", "scaffold"]
 Array = NDArray[Any]
@@ -57,6 +58,7 @@ TABLES = {
 """By the names of the files."""
 
 
+@checked
 def moleculenet(
     folder: Path, file: str, name: str = "", seed: int = 0, split: Choice | None = None, version: str = ""
 ) -> Task:

@@ -14,8 +14,10 @@ from sirgcn.data.molecules import ATOM_VOCABULARIES, BOND_VOCABULARIES
 from sirgcn.data.raw import reading
 from sirgcn.data.task import Schema, Split, Task
 from sirgcn.data.validate import DataError, check_range
+from sirgcn.strict import checked
 
 
+@checked
 def arxiv(folder: Path, undirected: bool = True, self_loops: bool = True, version: str = "") -> Task:
     """ogbn-arxiv with the split by year: subject areas of papers, accuracy.
 
@@ -46,6 +48,7 @@ def arxiv(folder: Path, undirected: bool = True, self_loops: bool = True, versio
         )
 
 
+@checked
 def molecules(folder: Path, name: str = "ogbg-molhiv", bonds: bool = True, version: str = "") -> Task:
     """A molecule set of OGB with the scaffold split: binary tasks, ROC-AUC by OGB's rule.
 

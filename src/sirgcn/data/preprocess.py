@@ -18,6 +18,7 @@ from sirgcn.data.graphs import Level
 from sirgcn.data.roles import Roles
 from sirgcn.data.text import Bools, Floats, Objects
 from sirgcn.data.validate import DataError
+from sirgcn.strict import check_fields, checked
 
 VERSION = 1
 
@@ -55,6 +56,9 @@ class Column:
     categories: tuple[str, ...] = ()
     gaps: bool = False
     rare: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def width(self) -> int:
@@ -177,6 +181,10 @@ class Preprocessing:
     targets: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @checked
     def apply(self, frame: Any, of: Literal["nodes", "edges"] = "nodes", unknown: Unknown = "raise") -> Tensor:
         """The features of a table of nodes or edges: float32 `[rows, width]`, or categories int64 `[rows, columns]`.
 

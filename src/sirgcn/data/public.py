@@ -19,10 +19,12 @@ from sirgcn.data.raw import reading
 from sirgcn.data.task import Schema, Split, Task
 from sirgcn.data.unpickle import as_array, load_pickle
 from sirgcn.data.validate import DataError, check_range
+from sirgcn.strict import checked
 
 Array = NDArray[Any]
 
 
+@checked
 def heterophilous(folder: Path, name: str, version: str = "") -> Task:
     """A graph of "A Critical Look at the Evaluation of GNNs under Heterophily", `name`.npz: edges made undirected.
 
@@ -38,6 +40,7 @@ def heterophilous(folder: Path, name: str, version: str = "") -> Task:
         return _node_task(name.replace("_", "-"), version, x, edge_index, y, splits)
 
 
+@checked
 def wikics(folder: Path, undirected: bool = True, version: str = "") -> Task:
     """WikiCS, data.json: 20 training splits; what the authors call stopping nodes are validation nodes too.
 
@@ -57,6 +60,7 @@ def wikics(folder: Path, undirected: bool = True, version: str = "") -> Task:
         return _node_task("WikiCS", version, x, edge_index, y, splits)
 
 
+@checked
 def planetoid(folder: Path, name: str, version: str = "") -> Task:
     """Cora, CiteSeer or PubMed with the public split: the first nodes train, the next 500 validate, 1,000 test.
 
@@ -84,6 +88,7 @@ def planetoid(folder: Path, name: str, version: str = "") -> Task:
         return _node_task(name, version, torch.from_numpy(x), edge_index, torch.from_numpy(y), (split,))
 
 
+@checked
 def tu(folder: Path, name: str, seed: int = 0, attributes: bool = False, version: str = "") -> Task:
     """A graph classification set of the TU collection, `name`_A.txt and so on; accuracy.
 

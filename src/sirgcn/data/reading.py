@@ -1,7 +1,7 @@
 """From any source to graphs without targets: tables read, ids mapped, columns as features, molecules as atoms."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sirgcn.data.formats import read_tables
-from sirgcn.data.frames import KINDS, Dropped, Frame, Kind
+from sirgcn.data.frames import Dropped, Frame, Kind
 from sirgcn.data.graphs import Graphs, Level
 from sirgcn.data.labels import Items
 from sirgcn.data.molecules import ATOM_VOCABULARIES, BOND_VOCABULARIES, read_molecules
@@ -132,8 +132,7 @@ def read(
 def _with_kinds(tables: Tables, kinds: Mapping[str, Kind]) -> Tables:
     parts = {name: getattr(tables, name) for name in ("nodes", "edges", "graphs")}
     columns = {column for part in parts.values() if part is not None for column in part.columns}
-    for column, kind in kinds.items():
-        check_choice(f"kinds[{column!r}]", kind, KINDS)
+    for column in kinds:
         if column not in columns:
             raise DataError(f"expected columns of {', '.join(map(repr, sorted(columns)))}, got {column!r}", "kinds")
     return replace(
@@ -144,9 +143,3 @@ def _with_kinds(tables: Tables, kinds: Mapping[str, Kind]) -> Tables:
             if part is not None and kinds
         },
     )
-
-
-def check_choice(argument: str, value: Any, choices: Sequence[str]) -> None:
-    """Refuse what is not one of these, or None."""
-    if value is not None and value not in choices:
-        raise DataError(f"expected one of {', '.join(choices)}, got {value!r}", argument, value=value)

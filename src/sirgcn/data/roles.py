@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from sirgcn.data.frames import Frame
 from sirgcn.data.task import Split
 from sirgcn.data.validate import DataError
+from sirgcn.strict import check_arguments
 
 ID_NAMES = ("id", "node_id", "node", "nodeid")
 GRAPH_NAMES = ("graph_id", "graph")
@@ -45,6 +46,10 @@ class Roles:
     graph: str | None = None
     key: str | None = None
     smiles: str | None = None
+
+    def __post_init__(self) -> None:
+        # As arguments and not as fields of a file: a column may be called "none".
+        check_arguments(Roles, vars(self))
 
 
 @dataclass(frozen=True)

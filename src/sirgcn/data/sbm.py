@@ -18,6 +18,7 @@ from sirgcn.data.progress import progress
 from sirgcn.data.root import cache_root
 from sirgcn.data.task import Schema, Split, Task
 from sirgcn.data.validate import check_at_least
+from sirgcn.strict import checked
 
 Array = np.ndarray[Any, Any]
 
@@ -33,6 +34,7 @@ _PATTERN = (10, 7, 10)
 _CLUSTER = (11, 5)
 
 
+@checked
 def pattern_task(seed: int = 0, num_graphs: int = 14_000, root: str | Path | None = None) -> Task:
     """PATTERN: which nodes belong to one of 100 patterns, planted into random communities (Table 3).
 
@@ -51,6 +53,7 @@ def pattern_task(seed: int = 0, num_graphs: int = 14_000, root: str | Path | Non
     return _task("PATTERN", pattern_graphs, schema, (10, 2, 2), seed, num_graphs, root)
 
 
+@checked
 def cluster_task(seed: int = 0, num_graphs: int = 12_000, root: str | Path | None = None) -> Task:
     """CLUSTER: which of six communities a node belongs to, one node of each being named (Table 3).
 
@@ -67,6 +70,7 @@ def cluster_task(seed: int = 0, num_graphs: int = 12_000, root: str | Path | Non
     return _task("CLUSTER", cluster_graphs, schema, (10, 1, 1), seed, num_graphs, root)
 
 
+@checked
 def pattern_graphs(seed: int = 0, num_graphs: int = 14_000) -> Graphs:
     """The graphs of `pattern_task`, drawn now: x int64 `[V, 1]`, the signal; y int64 `[V]`, 1 on the pattern."""
     rng = _generator(seed, num_graphs)
@@ -98,6 +102,7 @@ def pattern_graphs(seed: int = 0, num_graphs: int = 14_000) -> Graphs:
     return _joined(draw, num_graphs, "PATTERN")
 
 
+@checked
 def cluster_graphs(seed: int = 0, num_graphs: int = 12_000) -> Graphs:
     """The graphs of `cluster_task`, drawn now: x int64 `[V, 1]`, the signal; y int64 `[V]`, the community."""
     rng = _generator(seed, num_graphs)

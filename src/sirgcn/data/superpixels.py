@@ -22,6 +22,7 @@ from sirgcn.data.progress import progress
 from sirgcn.data.root import cache_root
 from sirgcn.data.task import Schema, Split, Task
 from sirgcn.data.validate import DataError, check_at_least
+from sirgcn.strict import checked
 
 Array = np.ndarray[Any, Any]
 
@@ -48,6 +49,7 @@ _SLIC = {"MNIST": _Slic(75, 20, 0.25), "CIFAR10": _Slic(150, 50, 10.0)}
 _HELD_OUT = {"MNIST": 12, "CIFAR10": 10}
 
 
+@checked
 def superpixel_task(
     name: str,
     root: str | Path | None = None,
@@ -102,6 +104,7 @@ def superpixel_task(
     return Task(name, graphs, schema, (Split(fit, val, held),), "cross_entropy", "accuracy", version)
 
 
+@checked
 def superpixel_graphs(
     name: str, images: Images, colour: bool = False, edge_values: bool = False, workers: int | None = None
 ) -> Graphs:

@@ -10,8 +10,10 @@ from torch_geometric.data import Data
 from sirgcn.data.graphs import Graphs
 from sirgcn.data.task import Schema, Split, Task
 from sirgcn.data.validate import check_at_least
+from sirgcn.strict import checked
 
 
+@checked
 def dictionary_lookup(n: int, num_graphs: int = 5000, seed: int = 0) -> list[Data]:
     r"""DictionaryLookup (Section 5.1, Table 1): find each query's value among the keys.
 
@@ -44,6 +46,7 @@ def dictionary_lookup(n: int, num_graphs: int = 5000, seed: int = 0) -> list[Dat
     ]
 
 
+@checked
 def dictionary_lookup_task(n: int, seed: int = 0, num_graphs: int = 5000) -> Task:
     """The graphs of `dictionary_lookup` as a task (Table 1): the first four fifths train, the rest test.
 
@@ -64,6 +67,7 @@ def dictionary_lookup_task(n: int, seed: int = 0, num_graphs: int = 5000) -> Tas
     return _task(f"DictionaryLookup({n})", graphs, schema, seed, "cross_entropy", "accuracy")
 
 
+@checked
 def hetero_edge_count(c: int, num_graphs: int = 5000, seed: int = 0, max_nodes: int = 50) -> list[Data]:
     r"""HeteroEdgeCount (Section 5.1, Table 2): count the edges between nodes of different labels.
 
@@ -96,6 +100,7 @@ def hetero_edge_count(c: int, num_graphs: int = 5000, seed: int = 0, max_nodes: 
     ]
 
 
+@checked
 def hetero_edge_count_task(c: int, seed: int = 0, num_graphs: int = 5000, max_nodes: int = 50) -> Task:
     """The graphs of `hetero_edge_count` as a task (Table 2): the first four fifths train, the rest test.
 

@@ -1,10 +1,10 @@
 """A user's own tables as a task: ids mapped, columns encoded, targets, splits; and new tables at prediction."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 
@@ -18,13 +18,15 @@ from sirgcn.data.preprocess import (
     Unknown,
     fit_column,
 )
-from sirgcn.data.reading import Read, check_choice, read
+from sirgcn.data.reading import Read, read
 from sirgcn.data.structure import count_repeats
 from sirgcn.data.task import Split, Task
 from sirgcn.data.text import Bools, Ints, Objects
 from sirgcn.data.validate import DataError
+from sirgcn.strict import checked
 
 
+@checked
 def load_tables(
     nodes: Any = None,
     edges: Any = None,
@@ -47,7 +49,7 @@ def load_tables(
     seed: int = 0,
     fractions: tuple[float, float, float] = (0.6, 0.2, 0.2),
     standardise: bool = True,
-    missing: Sequence[str] = MISSING,
+    missing: Collection[str] = MISSING,
     on_error: Literal["raise", "skip"] = "raise",
     dropped: str | os.PathLike[str] | None = None,
     name: str | None = None,
@@ -92,8 +94,6 @@ def load_tables(
     Raises:
         DataError: names the file, column, row and value that cannot be used.
     """
-    check_choice("level", level, get_args(Level))
-    check_choice("task", task, get_args(TaskKind))
     left_out = _dropped(on_error, dropped)
     given = {"id": id, "source": source, "destination": destination, "graph": graph, "smiles": smiles}
     found = read(nodes, edges, graphs, level, given, directed, tuple(missing), kinds or {}, left_out)
@@ -154,6 +154,7 @@ class Inputs:
     dropped: int = 0
 
 
+@checked
 def apply_tables(
     preprocessing: Preprocessing,
     nodes: Any = None,
@@ -267,7 +268,6 @@ class _Fitting:
 
 
 def _dropped(on_error: str, path: str | os.PathLike[str] | None) -> Dropped:
-    check_choice("on_error", on_error, ("raise", "skip"))
     if (on_error == "skip") != (path is not None):
         raise DataError("expected a file for the rows that are skipped, with on_error='skip' and only then", "dropped")
     return Dropped(on_error == "skip")

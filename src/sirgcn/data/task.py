@@ -1,6 +1,6 @@
 """A task: graphs, splits, loss and metric. The training engine sees nothing else."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from sirgcn.data.graphs import Graphs, Level
 from sirgcn.data.losses import LOSSES, LOSSES_OF_CLASSES, Loss
 from sirgcn.data.metrics import METRICS, METRICS_OF_CLASSES, Metric
 from sirgcn.data.validate import DataError, check_at_least, check_range, check_shape
+from sirgcn.strict import check_fields, checked
 
 Part = Literal["train", "val", "test"]
 """A part of a split."""
@@ -40,6 +41,9 @@ class Schema:
     encodings: int = 0
     outputs: int = 1
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -55,6 +59,7 @@ class Split:
         return cls(*(mask.nonzero().squeeze(1) for mask in (train, val, test)))
 
     @classmethod
+    @checked
     def draw(
         cls,
         count: int,
@@ -69,8 +74,7 @@ class Split:
         check_at_least(1, count=count)
         check_at_least(0, seed=seed)
         # Written so that NaN is refused too.
-        three: Sequence[float] = fractions
-        if not (len(three) == 3 and min(three) >= 0 < three[0] and abs(sum(three) - 1) < 1e-9):
+        if not (min(fractions) >= 0 < fractions[0] and abs(sum(fractions) - 1) < 1e-9):
             expected = "expected three, the first above 0, none below 0, and the sum 1"
             raise DataError(f"{expected}, got {fractions}", "fractions")
         if strata is None:
@@ -122,6 +126,7 @@ class Task:
     details: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check(self)
 
     @property
@@ -146,11 +151,13 @@ class Task:
         """The metric."""
         return METRICS[self.metric]
 
+    @checked
     def num_batches(self, part: Part, batch_size: int | None = None, split: int = 0) -> int:
         """How many batches `batches` gives."""
         items = len(self._items(part, batch_size, split))
         return min(items, 1) if batch_size is None or self.over != "graphs" else -(-items // batch_size)
 
+    @checked
     def batches(
         self,
         part: Part,
@@ -172,6 +179,7 @@ class Task:
             generator: draws the order anew; without it the order is the split's.
             start: the batch to begin with: those before it are not put together.
         """
+        check_at_least(0, start=start)
         items = self._items(part, batch_size, split)
         if generator is not None and self.over == "graphs":
             # Drawn even if nothing is left of it, so that the next order does not depend on where this one began.

@@ -1,11 +1,12 @@
 """What a graph must be, checked at one place for every source of graphs."""
 
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from sirgcn.strict import read
 
 
 # Not eq: an exception without a hash breaks tools that keep exceptions in sets.
@@ -40,13 +41,10 @@ class DataError(ValueError):
 
 
 def check_at_least(minimum: int, **arguments: object) -> None:
-    """Refuse arguments that are no integers (TypeError) or below the minimum."""
+    """Refuse arguments that are no whole numbers or below the minimum."""
     for name, value in arguments.items():
-        expected = f"expected an integer >= {minimum}, got {value!r}"
-        if isinstance(value, bool) or not isinstance(value, Integral):
-            raise TypeError(f"{name}: {expected} of type {type(value).__name__}")
-        if int(value) < minimum:
-            raise DataError(expected, name, value=value)
+        if read(int, value, name) < minimum:
+            raise DataError(f"expected a whole number >= {minimum}, got {value!r}", name, value=value)
 
 
 def check_shape(

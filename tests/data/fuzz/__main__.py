@@ -20,6 +20,7 @@ from sirgcn.data.graphs import Graphs
 from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Schema, Split, Task
 from sirgcn.data.validate import DataError
+from sirgcn.strict import ConfigError
 from tests.data.fuzz import oracle
 from tests.data.fuzz.draw import Case, draw_cases
 
@@ -130,6 +131,8 @@ def run_task(case: Case, folder: Path) -> str:
         task = Task("drawn", graphs, Schema(**schema), tuple(Split(*split) for split in splits), loss, metric)
     except DataError as error:
         return refused(error, bad)
+    except ConfigError as error:
+        return refused(DataError(str(error), str(error).partition(":")[0]), bad)
     if bad:
         raise Failure(f"expected {sorted(bad)} to be refused")
     if task.over != "graphs":
