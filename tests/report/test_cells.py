@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from sirgcn.engine.experiment import load, names
 from sirgcn.report.cells import Cell, Comparison, compare
 from sirgcn.report.claims import load_claims
 from sirgcn.report.runs import Run
+from sirgcn.report.tables import notes_of
 from sirgcn.strict import ConfigError
 from tests.report.fake import run
 
@@ -63,6 +65,61 @@ def test_runs_on_other_data_are_in_no_mean_but_a_seed_s_own_draw_is() -> None:
     drawn = [run(test=0.8, seed=seed, data={"version": f"generated, seed {seed}"}) for seed in (1, 2)]
     found = of(part, *drawn)
     assert (found.mean, found.left_out) == (0.8, (part,))
+
+
+def on(sha256: str, seed: int = 0, redraw: bool = False, **changes: Any) -> Run:
+    data = {
+        "version": "own data",
+        "sha256": sha256,
+        "splits_sha256": sha256,
+        "redraw": redraw,
+        **changes.pop("data", {}),
+    }
+    return run(seed=seed, data=data, **changes)
+
+
+def test_means_never_mix_two_versions_of_the_data_and_the_table_says_what_it_leaves_out() -> None:
+    old = [on("before", seed, test=0.2) for seed in (1, 2)]
+    (comparison, *_) = compare([*old, on("after", 0, test=0.8)])
+    (found,) = (cell for cell in comparison.cells if cell.runs)
+    assert (found.mean, found.left_out, found.other_data) == (0.8, tuple(old), tuple(old))
+    assert "2 records of another version of the data are left out." in notes_of(comparison)
+    (comparison, *_) = compare([old[0], on("after", 0, test=0.8)])
+    assert "1 record of another version of the data is left out." in notes_of(comparison)
+
+
+def test_rows_of_a_column_are_of_one_version_of_the_data_that_of_the_newest_record() -> None:
+    dates: list[dict[str, Any]] = [{"environment": {"date": f"2026-01-0{day}"}} for day in (1, 2)]
+    newest, other = on("after", model="GIN", **dates[1]), on("before", model="GCN", **dates[0])
+    for runs in ([other, newest], [newest, other]):
+        (comparison, *_) = compare(runs)
+        assert [cell.model for cell in comparison.cells if cell.runs] == ["GIN"]
+        assert "1 record of another version of the data is left out." in notes_of(comparison)
+    # Another column may have changed at another time.
+    (comparison, *_) = compare([on("before", column="n=20", **dates[0]), newest])
+    assert len([cell for cell in comparison.cells if cell.runs]) == 2
+
+
+def test_split_that_changed_is_another_version_though_the_graphs_are_the_same() -> None:
+    old = on("same", 1, data={"splits_sha256": "before"})
+    assert of(old, on("same", 0)).other_data == (old,)
+
+
+def test_data_that_are_drawn_for_each_seed_differ_and_are_one_version() -> None:
+    drawn = [on(f"drawn {seed}", seed, redraw=True, data={"files_sha256": "a"}) for seed in range(3)]
+    assert len(of(*drawn).runs) == 3
+    # A draw of the same seed that differs, another source, and data that were not drawn anew are of another version.
+    assert of(drawn[0], on("other", 0, redraw=True, model="SIR-GCN", split=1)).other_data == (drawn[0],)
+    assert of(*drawn[:2], on("drawn 2", 2, redraw=True, data={"files_sha256": "b"})).other_data == tuple(drawn[:2])
+    assert of(*drawn[:2], on("drawn 0", 2)).other_data == tuple(drawn[:2])
+
+
+def test_records_that_do_not_say_whether_data_were_redrawn_are_told_by_their_seeds() -> None:
+    drawn = [run(seed=seed, data={"version": f"generated, seed {seed}", "sha256": f"{seed}"}) for seed in range(3)]
+    assert len(of(*drawn).runs) == 3
+    same = [run(seed=seed, data={"version": "generated, seed 0", "sha256": "0"}) for seed in (1, 2)]
+    assert of(drawn[1], *same).other_data == (drawn[1],)
+    assert len(of(drawn[0], *same).runs) == 3
 
 
 def test_a_failed_run_is_counted_apart() -> None:

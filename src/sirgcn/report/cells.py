@@ -3,7 +3,7 @@
 import math
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean, median, stdev
@@ -12,7 +12,7 @@ from typing import Literal
 from sirgcn.engine.experiment import names as packaged
 from sirgcn.engine.experiment import split_name
 from sirgcn.report.claims import Claim, Column, Kind, Row, Table, exponents, load_claims
-from sirgcn.report.runs import Run, as_number
+from sirgcn.report.runs import Run, as_number, of_other_data
 from sirgcn.strict import ConfigError
 
 OURS = "SIR-GCN"
@@ -40,6 +40,7 @@ class Cell:
         runs: the finished runs that our figure is the mean of: full ones, or reduced ones where no full one is, all of
             the settings and data of the last.
         left_out: finished runs that do not count.
+        other_data: those of them that were made on another version of the data.
         failed: runs that failed.
     """
 
@@ -50,12 +51,18 @@ class Cell:
     printed: str
     runs: tuple[Run, ...] = ()
     left_out: tuple[Run, ...] = ()
+    other_data: tuple[Run, ...] = ()
     failed: tuple[Run, ...] = ()
 
     @property
     def all_runs(self) -> tuple[Run, ...]:
         """Those that count, those left out, those that failed."""
         return (*self.runs, *self.left_out, *self.failed)
+
+    @property
+    def set_aside(self) -> tuple[Run, ...]:
+        """Those left out though their data are those of the runs that count."""
+        return tuple(run for run in self.left_out if all(run is not other for other in self.other_data))
 
     @cached_property
     def values(self) -> tuple[float, ...]:
@@ -231,7 +238,7 @@ def compare(runs: Iterable[Run]) -> tuple[Comparison, ...]:
 
 
 def _compare(table: Table, runs: list[Run]) -> Comparison:
-    columns = {column.name: column for column in table.columns}
+    columns, outdated = {column.name: column for column in table.columns}, of_other_data(runs)
     by_cell: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
         if run.column not in columns:
@@ -249,7 +256,7 @@ def _compare(table: Table, runs: list[Run]) -> Comparison:
     lines = []
     for title, row in rows.items():
         cells = [
-            _cell(table, column, title, printed, by_cell[title, column.name])
+            _cell(table, column, title, printed, by_cell[title, column.name], outdated)
             for column, printed in zip(table.columns, row.cells, strict=True)
         ]
         lines.append(Line(row, tuple(cells)))
@@ -261,7 +268,7 @@ def _title(table: Table, run: Run) -> str:
     return run.model if published else f"{run.model} ({run.variant})"
 
 
-def _cell(table: Table, column: Column, title: str, printed: str, runs: list[Run]) -> Cell:
+def _cell(table: Table, column: Column, title: str, printed: str, runs: list[Run], outdated: Collection[int]) -> Cell:
     experiments = sorted({run.experiment for run in runs})
     if len(experiments) > 1:
         raise ConfigError(
@@ -269,7 +276,7 @@ def _cell(table: Table, column: Column, title: str, printed: str, runs: list[Run
             "leave `table` out of those that are not the paper's"
         )
     done = [run for run in runs if run.status == "done"]
-    counted = _counted(done)
+    counted = _counted([run for run in done if id(run) not in outdated])
     return Cell(
         table=table,
         column=column,
@@ -278,6 +285,7 @@ def _cell(table: Table, column: Column, title: str, printed: str, runs: list[Run
         printed=printed,
         runs=tuple(sorted(counted, key=lambda run: (run.seed, run.split or 0))),
         left_out=tuple(run for run in done if all(run is not other for other in counted)),
+        other_data=tuple(run for run in done if id(run) in outdated),
         failed=tuple(run for run in runs if run.status == "failed"),
     )
 

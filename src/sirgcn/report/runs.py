@@ -2,12 +2,12 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from sirgcn.engine.records import FORMAT, read, seconds_per_epoch
+from sirgcn.engine.records import FORMAT, read, seconds_per_epoch, was_redrawn
 from sirgcn.strict import ConfigError, from_dict
 
 
@@ -126,3 +126,37 @@ def as_run(record: Mapping[str, Any], where: str) -> Run:
     # Not as recorded: what was once the mean of a busy machine is told as the others are.
     run: Run = from_dict(Run, {**found, "seconds_per_epoch": seconds_per_epoch(record), "record": dict(record)}, where)
     return run
+
+
+def of_other_data(runs: Iterable[Run]) -> set[int]:
+    """The `id` of every finished run on another version of the data than the newest of its experiment and column.
+
+    Data that are drawn anew for each seed differ from seed to seed: there, runs of the same seed agree in the hash, and
+    all in how the data came about. What a record does not say agrees with anything.
+    """
+    agreed: dict[tuple[str, str], dict[str, Any]] = {}
+    found: set[int] = set()
+    done = [run for run in runs if run.status == "done"]
+    for run in sorted(done, key=lambda run: str(run.environment.get("date", "")))[::-1]:
+        marks, newer = _data_marks(run), agreed.setdefault((run.experiment, run.column), {})
+        if any(newer.get(name, mark) != mark for name, mark in marks.items()):
+            found.add(id(run))
+        else:
+            newer |= marks
+    return found
+
+
+def _data_marks(run: Run) -> dict[str, Any]:
+    """What runs on one version of the data have in common, by name."""
+    is_redrawn, drawing = was_redrawn(run.record), str(run.data.get("version", ""))
+    # Generated data name the seed that drew them; a split of one's own tables does not.
+    if is_redrawn and run.making == drawing:
+        drawing += f", seed {run.seed}"
+    marks = {
+        "redraw": is_redrawn,
+        "making": run.making,
+        "files": run.data.get("files_sha256") if is_redrawn else None,
+        f"graphs: {drawing}": run.data.get("sha256"),
+        f"splits: {drawing}": run.data.get("splits_sha256"),
+    }
+    return {name: mark for name, mark in marks.items() if mark is not None}

@@ -136,7 +136,7 @@ def _like(cell: Cell, other: Cell) -> Cell:
     wanted = other.runs[0]
     same = (
         run
-        for run in cell.left_out
+        for run in cell.set_aside
         if run.reduced and (run.config.get("train"), run.making) == (wanted.config.get("train"), wanted.making)
     )
     return replace(cell, runs=tuple(same), left_out=())

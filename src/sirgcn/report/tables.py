@@ -163,9 +163,13 @@ def notes_of(comparison: Comparison) -> list[str]:
     notes += _notes_of_scores(comparison)
     if why:
         notes.append(f"{MARKS['reduced']} reduced runs: {_by_column(comparison, why)}.")
-    other = sum(run.reduced == cell.is_reduced for cell in cells for run in cell.left_out)
+    other_data = sum(len(cell.other_data) for cell in cells)
+    if other_data:
+        one_or_more = ("record", "is") if other_data == 1 else ("records", "are")
+        notes.append("{} {} of another version of the data {} left out.".format(other_data, *one_or_more))
+    other = sum(run.reduced == cell.is_reduced for cell in cells for run in cell.set_aside)
     if other:
-        notes.append(f"Runs under settings or on data that were changed since, not in any mean: {other}.")
+        notes.append(f"Runs under settings that were changed since, not in any mean: {other}.")
     failed = sum(len(cell.failed) for cell in cells)
     if failed:
         notes.append(f"Runs that failed, not in any mean: {failed}.")
