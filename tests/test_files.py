@@ -50,10 +50,12 @@ def test_full_disk_leaves_the_file_as_it_was_and_is_told_with_its_path(tmp_path:
 @pytest.mark.parametrize("command", ["report", "figures"])
 def test_full_disk_leaves_no_half_of_a_report_and_is_one_line_with_the_path(tmp_path: Path, command: str) -> None:
     results, out = folder(tmp_path / "results"), tmp_path / "out"
-    arguments = [out, "--results", results] if command == "report" else ["2", "--out", out]
+    arguments: list[str | Path] = [out, "--results", results] if command == "report" else ["2", "--out", out]
     found = limited("from sirgcn.cli import main\nmain()", command, *arguments)
     assert found.returncode == 2
-    assert found.stderr.startswith("error: ")
-    assert len(found.stderr.splitlines()) == 1
-    assert str(out) in found.stderr
+    assert "Traceback" not in found.stderr
+    # Matplotlib may say before that it cannot keep its list of fonts.
+    (line,) = (line for line in found.stderr.splitlines() if line.startswith("error: "))
+    assert found.stderr.rstrip().endswith(line)
+    assert str(out) in line
     assert list(out.iterdir()) == []

@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -12,6 +14,8 @@ from typing import Any
 import pytest
 
 from sirgcn.engine import records
+from tests.engine.test_settings import TOML
+from tests.test_files import limited
 
 
 def record(seed: int, **more: Any) -> dict[str, Any]:
@@ -84,3 +88,48 @@ def test_epoch_takes_the_median_interval_of_its_history() -> None:
     assert records.seconds_per_epoch({"seconds": 56.0, "epochs": 4, "history": history}) == 2.0
     assert records.seconds_per_epoch({"seconds": 4.0, "epochs": 1, "history": [{"seconds": 3.0}]}) == 4.0
     assert records.seconds_per_epoch({"seconds": 4.0}) is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of a process")
+@pytest.mark.parametrize("before", [0, 3])
+def test_full_disk_is_told_with_the_path_and_leaves_the_records_as_they_were(tmp_path: Path, before: int) -> None:
+    file = tmp_path / "a.jsonl"
+    for seed in range(before):
+        records.append(file, record(seed))
+    code = f"from sirgcn.engine import records\nrecords.append(sys.argv[1], {record(9, history=[0] * 5000)!r})"
+    found = limited(code, file)
+    assert found.stderr.rstrip().endswith(f"File too large: '{file}'")
+    assert records.read(file) == [record(seed) for seed in range(before)]
+    # Nor is there an empty one.
+    assert file.exists() == (before > 0)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_device_without_room_is_told_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"No space left on device: .*a\.jsonl"):
+        records.append(tmp_path / "a.jsonl", record(0))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of a process")
+def test_score_of_a_run_whose_record_cannot_be_written_is_told_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(TOML)
+    places: list[str | Path] = [
+        "--results",
+        tmp_path / "results",
+        "--work",
+        tmp_path / "runs",
+        "--threads",
+        "1",
+        "-s",
+        "0",
+    ]
+    for more in ([], ["--json"]):
+        code = "from sirgcn.cli import main\nif __name__ == '__main__':\n    main()"
+        found = limited(code, "train", tmp_path / "small.toml", *places, *more)
+        assert found.returncode == 1
+        assert "Traceback" not in found.stderr
+        (line,) = (line for line in found.stderr.splitlines() if line.startswith("unrecorded: "))
+        assert re.match(r"unrecorded: small c=2, SIR-GCN, seed 0, test mse [\d.e+]+ after 1 epochs", line)
+        assert line.endswith(f"{tmp_path}/results/small.jsonl: the record cannot be written: File too large")
+        assert list((tmp_path / "results").iterdir()) == []

@@ -19,6 +19,7 @@ preset = "hetero_edge_count"
 columns = [{ title = "c=2", options = { c = 2, num_graphs = 20 } }]
 [train]
 epochs = 1
+selection = "last"
 [[models]]
 title = "SIR-GCN"
 """
@@ -140,7 +141,9 @@ TITLES = ["a", "A b", "a_b", "a/b", "a-b", "../..", "..", "a\nb", "ä", "x" * 30
 
 def test_folders_of_different_runs_differ_and_are_plain_names() -> None:
     found = experiment(
-        models=tuple(map(ModelConfig, TITLES)), columns=tuple(map(ColumnConfig, [*TITLES, "a-a"])), reduced={"epochs": 1}
+        models=tuple(map(ModelConfig, TITLES)),
+        columns=tuple(map(ColumnConfig, [*TITLES, "a-a"])),
+        reduced={"epochs": 1},
     )
     runs = [run for reduced in (False, True) for run in plan(found, seeds=[0, 1, 10], reduced=reduced)]
     slugs = [run.slug for run in runs]

@@ -20,21 +20,23 @@ class Busy(RuntimeError):
 
 
 @contextmanager
-def locked(descriptor: int, patience: float = math.inf) -> Iterator[None]:
-    """Hold the lock of an open file, if others let go of it within so many seconds.
+def opened(path: Path, patience: float = math.inf) -> Iterator[int]:
+    """The descriptor of a file, which is made if there is none, with its lock held.
 
     Raises:
-        Busy: they do not.
+        Busy: others hold it for longer than so many seconds; says who, if the file does.
     """
-    started = time.monotonic()
-    while not _is_taken(descriptor):
-        if time.monotonic() - started >= patience:
-            raise Busy("another process holds the lock")
-        time.sleep(_WAIT)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, owner = _open(path, patience), os.getpid()
+    _DESCRIPTORS.add(descriptor)
     try:
-        yield
+        yield descriptor
     finally:
-        _release(descriptor)
+        # A fork of the process that goes on from here has no part in the lock.
+        if os.getpid() == owner:
+            _DESCRIPTORS.discard(descriptor)
+            _release(descriptor)
+            os.close(descriptor)
 
 
 @contextmanager
@@ -45,25 +47,19 @@ def held(path: Path, patience: float = 0.0) -> Iterator[None]:
         Busy: another process, or another part of this one, holds it for longer than so many seconds; says who, and
             since when.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = _open(path, patience)
-    owner = os.getpid()
-    _DESCRIPTORS.add(descriptor)
-    # On a full disk nobody can be told who it is; the lock holds all the same.
-    with suppress(OSError):
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, _self().encode())
-    try:
-        yield
-    finally:
-        # A fork of the process that goes on from here has no part in the lock.
-        if os.getpid() == owner:
-            _DESCRIPTORS.discard(descriptor)
+    with opened(path, patience) as descriptor:
+        owner = os.getpid()
+        # On a full disk nobody can be told who it is; the lock holds all the same.
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, _self().encode())
+        try:
+            yield
+        finally:
             # Windows removes no file that is open: there it stays, and means nothing without its lock.
             with suppress(OSError):
-                path.unlink()
-            _release(descriptor)
-            os.close(descriptor)
+                if os.getpid() == owner:
+                    path.unlink()
 
 
 def holder(path: Path) -> str:
@@ -83,8 +79,8 @@ def _open(path: Path, patience: float) -> int:
     """A locked descriptor of the file that bears the name now: the one before may just have removed another."""
     started = time.monotonic()
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        is_taken = _is_taken(descriptor)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+        is_taken = _try_lock(descriptor)
         if is_taken and _is_at(path, descriptor):
             return descriptor
         os.close(descriptor)
@@ -103,7 +99,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 if sys.platform == "win32":
     import msvcrt
 
-    def _is_taken(descriptor: int) -> bool:
+    def _try_lock(descriptor: int) -> bool:
         try:
             _at_byte(descriptor, msvcrt.LK_NBLCK)
         except OSError:
@@ -124,7 +120,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _is_taken(descriptor: int) -> bool:
+    def _try_lock(descriptor: int) -> bool:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from sirgcn.engine.locks import locked
+from sirgcn.engine.locks import opened
 
 FORMAT = 1
 """Of a record; `docs/results.md` says what it holds."""
@@ -72,10 +72,9 @@ def append(path: str | Path, record: dict[str, Any]) -> None:
         OSError: it cannot be written, as on a full disk; names the file, which is as it was before.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps(_finite(record), allow_nan=False, separators=(",", ":")).encode() + b"\n"
     # Without a buffer: what could not be written is not tried again as the file is closed.
-    with path.open("a+b", buffering=0) as file, locked(file.fileno()):
+    with opened(path) as descriptor, open(descriptor, "r+b", buffering=0, closefd=False) as file:
         _cut_torn_end(file)
         size = file.seek(0, os.SEEK_END)
         try:
@@ -83,6 +82,9 @@ def append(path: str | Path, record: dict[str, Any]) -> None:
         except OSError as error:
             with suppress(OSError):
                 file.truncate(size)
+                # Nobody else has written to a file that is empty, and who waits for its lock looks at the name again.
+                if size == 0:
+                    path.unlink()
             raise OSError(error.errno, error.strerror, str(path)) from error
 
 
