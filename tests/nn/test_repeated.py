@@ -178,7 +178,8 @@ def test_backward_and_global_hooks_are_called(targets: list[int]) -> None:
         net(**data)
     finally:
         handle.remove()
-    assert is_by_node(targets)
+    # PyG's own route, which calls every module.
+    assert not targets
 
 
 def replaced(net: SIRNet, part: str) -> None:

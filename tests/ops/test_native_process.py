@@ -211,8 +211,8 @@ for edge_index, edge_type in (
 ):
     try:
         layer(x, torch.tensor(edge_index), table, torch.tensor(edge_type))
-    except IndexError as error:
-        print("refused")
+    except (IndexError, RuntimeError) as error:
+        print("refused" if "expected 0 <=" in str(error) else error)
 """
 
 

@@ -4,11 +4,12 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch_geometric import EdgeIndex
+from torch_geometric import EdgeIndex, Index
 from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import add_remaining_self_loops, is_torch_sparse_tensor
 
 from sirgcn.ops import Neighbors
+from sirgcn.ops.checks import check_devices
 from sirgcn.ops.neighbors import check_edge_index
 
 # Any stands for SparseTensor, a class or a stand-in as torch-sparse is installed or not.
@@ -104,5 +105,28 @@ def _stored_values(graph: Graph) -> Tensor | None:
     return None
 
 
-def _plain_tensor(edge_index: Tensor) -> Tensor:
-    return edge_index.as_tensor() if isinstance(edge_index, EdgeIndex) else edge_index
+def plain_edge_attr(edge_attr: EdgeAttr) -> EdgeAttr:
+    """Edge features whose types, if they have any, are a plain tensor and not PyG's `Index`."""
+    if not isinstance(edge_attr, tuple) or not isinstance(edge_attr[1], Tensor):
+        return edge_attr
+    return edge_attr[0], _plain_tensor(edge_attr[1])
+
+
+def check_same_device(source: Any, target: Any, graph: Graph, edge_attr: EdgeAttr, edge_weight: Any) -> None:
+    """Refuse features, a graph or edge terms that are not on one device, by name, before anything is computed."""
+    table, edge_type = edge_attr if isinstance(edge_attr, tuple) else (edge_attr, None)
+    named = {
+        "x (source)": source,
+        "x (target)": target,
+        "edge_index": graph if isinstance(graph, Tensor | Neighbors) else None,
+        "edge_attr": table,
+        "edge_attr (type)": edge_type,
+        "edge_weight": edge_weight,
+    }
+    if source is target:
+        named = {"x": source, **named, "x (source)": None, "x (target)": None}
+    check_devices({name: value for name, value in named.items() if hasattr(value, "device")})
+
+
+def _plain_tensor(index: Tensor) -> Tensor:
+    return index.as_tensor() if isinstance(index, EdgeIndex | Index) else index

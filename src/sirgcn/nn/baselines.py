@@ -13,14 +13,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn.inits import glorot, reset, zeros
 
-from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors
-from sirgcn.nn.dropout import Dropout
+from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors, check_same_device
+from sirgcn.nn.dropout import Dropout, can_drop
 from sirgcn.nn.linear import Linear
 from sirgcn.nn.messages import attend, deviation, dot_scores, edge_scores, head_scores, maximum, weighted_sum
-from sirgcn.nn.repeated import Repeated, rows_of, through
+from sirgcn.nn.repeated import Repeated, rows_of, through, through_edges
 from sirgcn.ops import Neighbors, tiled_aggregate
 from sirgcn.ops.aggregate import under_transform
 from sirgcn.ops.linear import linear
+from sirgcn.ops.linear_messages import has_hooks, known_parts
 
 Rows = Tensor | Repeated
 
@@ -45,7 +46,7 @@ class Baseline(nn.Module):
             raise ValueError(f"dropout: expected 0 <= p < 1, got {dropout}")
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.dropout = Dropout(dropout)
+        self.dropout: nn.Module = Dropout(dropout)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
@@ -55,7 +56,7 @@ class Baseline(nn.Module):
     @property
     def takes_repeated(self) -> bool:
         """Whether h may be `Repeated` rows of a table, with a gain: dropout makes equal rows differ."""
-        return self.projects_first and not (self.training and self.dropout.p)
+        return self.projects_first and not can_drop(self.dropout)
 
     def forward(
         self, h: Rows, graph: Graph, edge: EdgeAttr = None, edge_weight: Tensor | None = None, **context: Tensor
@@ -69,6 +70,7 @@ class Baseline(nn.Module):
             raise ValueError(f"x: expected a floating-point dtype, got {h.dtype}")
         if h.dim() != 2 or h.size(1) != self.in_channels:
             raise ValueError(f"x: expected {self.in_channels} features per node, got shape {list(h.shape)}")
+        check_same_device(h, h, graph, edge, edge_weight)
         given = {"edge": edge, "edge_weight": edge_weight}
         given = {name: value for name, value in given.items() if value is not None}
         neighbors = as_neighbors(graph, h.size(0), h.size(0))
@@ -259,9 +261,7 @@ class PNA(Baseline):
         self.lin_mix = Linear(out_channels, out_channels)
 
     def convolve(self, h: Rows, graph: Neighbors, batch: Tensor | None = None) -> Tensor:
-        of_source, of_target = self.lin_message.weight.split(self.in_channels, dim=1)
-        query = through(lambda rows: linear(rows, of_target, self.lin_message.bias), h)
-        key = through(lambda rows: linear(rows, of_source), h)
+        query, key, graph = self._messages(h, graph)
         degree = graph.in_degree().to(h.dtype).unsqueeze(-1)
         found = torch.cat([self._aggregated(name, query, key, graph, degree) for name in self.aggregators], dim=-1)
         scale = degree.clamp(min=1).log1p() / self.delta
@@ -269,6 +269,23 @@ class PNA(Baseline):
         scaled = (found * factor[name] if name in factor else found for name in self.scalers)
         updated = self.lin_update(torch.cat([through(nn.Identity(), h), *scaled], dim=-1))
         return F.leaky_relu(self.lin_mix(self.norm(updated * _nodes_of_graph(updated, batch).rsqrt())))
+
+    def _messages(self, h: Rows, graph: Neighbors) -> tuple[Tensor, Tensor, Neighbors]:
+        """Query, key and graph with q_u + k_v for the message from v to u.
+
+        Where somebody put another module in the place of W_M, or looks on at it, it is called with all edges, and the
+        keys are their messages.
+        """
+        if known_parts(self.lin_message) != [self.lin_message]:
+            source, target = graph.edge_index
+            rows = rows_of(h)
+            key = self.lin_message(torch.cat([rows.index_select(0, source), rows.index_select(0, target)], dim=-1))
+            edge = torch.arange(graph.num_edges, dtype=target.dtype, device=target.device)
+            messages = Neighbors.from_edge_index(torch.stack([edge, target]), (graph.num_edges, graph.num_targets))
+            return torch.zeros_like(rows), key, messages
+        of_source, of_target = self.lin_message.weight.split(self.in_channels, dim=1)
+        query = through(lambda rows: linear(rows, of_target, self.lin_message.bias), h)
+        return query, through(lambda rows: linear(rows, of_source), h), graph
 
     @staticmethod
     def _aggregated(name: str, query: Tensor, key: Tensor, graph: Neighbors, degree: Tensor) -> Tensor:
@@ -351,9 +368,11 @@ class GatedGCN(Baseline):
             wanted, got = ("none", "some") if self.lin_edge is None else ("edge features", "None")
             raise ValueError(f"edge_attr: expected {wanted}, got {got}")
         if self.lin_edge is not None:
-            edge = (self.lin_edge(edge[0]), edge[1]) if isinstance(edge, tuple) else self.lin_edge(edge)
+            edge = through_edges(self.lin_edge, edge)
         ends = torch.cat([through(self.lin_key, h), through(self.lin_value, h)], dim=-1)
-        found = tiled_aggregate(self.gate, through(self.lin_query, h), ends, graph, edge, combine="cat")
+        # Who looks on at the gate is shown all edges.
+        tile = max(1, graph.num_edges) if any(map(has_hooks, self.gate.modules())) else None
+        found = tiled_aggregate(self.gate, through(self.lin_query, h), ends, graph, edge, combine="cat", tile=tile)
         value, gates = found.chunk(2, dim=-1)
         return through(self.lin_self, h) + value / (gates + 1e-6)
 

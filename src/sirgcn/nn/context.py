@@ -10,6 +10,7 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter
 
 from sirgcn.nn.dropout import Dropout
+from sirgcn.nn.encoder import is_plain_embedding
 from sirgcn.nn.linear import Linear
 from sirgcn.nn.repeated import Repeated, through
 
@@ -98,7 +99,10 @@ class VirtualNode(nn.Module):
 
     def start(self, batch_size: int) -> Tensor:
         """z_G before the first layer, `[B, channels]`."""
-        return self.embedding.weight.expand(batch_size, -1)
+        if is_plain_embedding(self.embedding):
+            return self.embedding.weight.expand(batch_size, -1)
+        device = next(self.parameters()).device
+        return self.embedding(torch.zeros(batch_size, dtype=torch.int64, device=device))
 
     def spread(self, x: Tensor, state: Tensor, batch: Tensor) -> Tensor:
         """h_v + z_G for every node v of graph G, `[|V|, channels]`."""

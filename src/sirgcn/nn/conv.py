@@ -1,24 +1,37 @@
 """`SIRConv`: the paper's layer as a `MessagePassing` module of PyG."""
 
 import copy
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import Linear as PyGLinear
 from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.aggr.basic import MaxAggregation, SumAggregation
 from torch_geometric.nn.inits import reset
 from torch_geometric.typing import OptTensor
 from torch_geometric.utils import scatter
 
-from sirgcn.nn.adjacency import EdgeAttr, Graph, as_edge_index, as_neighbors, count_edges, with_stored_values
+from sirgcn.nn.adjacency import (
+    EdgeAttr,
+    Graph,
+    as_edge_index,
+    as_neighbors,
+    check_same_device,
+    count_edges,
+    plain_edge_attr,
+    with_stored_values,
+)
 from sirgcn.nn.dropout import dropout
 from sirgcn.nn.linear import Linear
-from sirgcn.nn.repeated import Repeated, through
+from sirgcn.nn.repeated import Repeated, is_row_by_row, through, through_edges
 from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate, tiled_aggregate
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.aggregate import check_edge, choose_backend, under_transform
+from sirgcn.ops.checks import whole_number
 from sirgcn.ops.kinds import KindEdges
-from sirgcn.ops.pairs import KindPairs, acts_alike
+from sirgcn.ops.linear_messages import has_hooks, is_touched
+from sirgcn.ops.pairs import KindPairs
 from sirgcn.ops.reference import accumulation_dtype
 from sirgcn.ops.tiled import COMBINE
 
@@ -151,7 +164,7 @@ class SIRConv(MessagePassing):
     @property
     def takes_repeated(self) -> bool:
         """Whether x may be `Repeated` rows of a table: not where the plain `propagate` runs."""
-        return self.fused
+        return not self._takes_plain_route()
 
     @property
     def takes_kinds(self) -> bool:
@@ -159,8 +172,10 @@ class SIRConv(MessagePassing):
         return (
             self.aggr != "max"
             and self.message_network is None
-            and isinstance(self.activation, Sigma)
+            and type(self.activation) is Sigma
             and self.lin_residual is None
+            and all(is_row_by_row(lin) for lin in (self.lin_query, self.lin_key, self.lin_relation))
+            and (self.lin_edge is None or is_row_by_row(self.lin_edge))
             and not (self.training and self.dropout)
             and not (self.cached or self.flow == "target_to_source" or self._takes_plain_route())
         )
@@ -185,6 +200,7 @@ class SIRConv(MessagePassing):
         self._check_nodes(source, target, edge_index, size)
         edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, self.edge_dim)
         edge_attr = self._checked_edge_attr(edge_attr)
+        check_same_device(source, target, edge_index, edge_attr, edge_weight)
         num_edges = count_edges(edge_index if self._cached_neighbors is None else self._cached_neighbors)
         if num_edges is not None:
             check_edge(edge_attr, edge_weight, num_edges, None, "edge_attr")
@@ -219,17 +235,20 @@ class SIRConv(MessagePassing):
         out = None if neighbors is None else self._by_pairs(source, target, neighbors, edge_weight)
         if out is None:
             query, key = self._drop(through(self.lin_query, target)), self._drop(through(self.lin_key, source))
-            edge: EdgeAttr = None
-            if self.lin_edge is not None:
-                table, kind = edge_attr if isinstance(edge_attr, tuple) else (edge_attr, None)
-                table = self._drop(self.lin_edge(table))
-                edge = table if kind is None else (table, kind)
+            edge = self._projected_edge(edge_attr)
             if neighbors is None:
                 out = self._propagate(query, key, graph, edge, edge_weight)
             else:
                 out = self._fused(query, key, neighbors, edge, edge_weight)
         # W_R after the sum, once per node; with max it acted on every edge.
         return out if self.aggr == "max" else self.lin_relation(out)
+
+    def _projected_edge(self, edge_attr: EdgeAttr) -> EdgeAttr:
+        """The edge term: of a pair (table, type) the table is projected, unless W_E was replaced by what mixes rows."""
+        if self.lin_edge is None:
+            return None
+        edge = through_edges(self.lin_edge, edge_attr)
+        return (self._drop(edge[0]), edge[1]) if isinstance(edge, tuple) else self._drop(cast(Tensor, edge))
 
     def _by_pairs(
         self, source: Tensor | Repeated, target: Tensor | Repeated, neighbors: Neighbors, edge_weight: Tensor | None
@@ -239,14 +258,14 @@ class SIRConv(MessagePassing):
             return None
         network, combine = self._network()
         if (
-            isinstance(network, Sigma)
+            type(network) is Sigma
             or self.edge_dim is not None
             or (self.training and self.dropout)
             or torch.compiler.is_compiling()
             or torch.is_autocast_enabled(source.device.type)
             or source.dtype not in (torch.float32, torch.float64)
             or choose_backend(self.backend, source.device) == "reference"
-            or not acts_alike(network)
+            or not all(is_row_by_row(module) for module in (network, self.lin_query, self.lin_key))
         ):
             return None
         num_kinds = target.table.size(0), source.table.size(0)
@@ -265,7 +284,7 @@ class SIRConv(MessagePassing):
         edge_weight: Tensor | None,
     ) -> Tensor:
         network, combine = self._network()
-        if isinstance(network, Sigma):
+        if type(network) is Sigma:
             sigma = network.activation
             return sir_aggregate(query, key, neighbors, edge, edge_weight, sigma, self.reduction, self.backend)
         return tiled_aggregate(
@@ -333,21 +352,41 @@ class SIRConv(MessagePassing):
         return message if weight is None else message * weight.to(message.dtype).unsqueeze(-1)
 
     def _takes_plain_route(self) -> bool:
+        """Whether PyG's `propagate` runs: asked for, or wanted by torch, an explainer, a hook or an override."""
         return (
             not self.fused
             or bool(self.explain)
             or torch.compiler.is_exporting()
             or under_transform()
-            or any(
-                (
-                    self._propagate_forward_pre_hooks,
-                    self._propagate_forward_hooks,
-                    self._message_forward_pre_hooks,
-                    self._message_forward_hooks,
-                    self._aggregate_forward_pre_hooks,
-                    self._aggregate_forward_hooks,
-                )
-            )
+            or self._has_message_hooks()
+            or self._has_own_steps()
+        )
+
+    def _has_message_hooks(self) -> bool:
+        """Whether someone looks on at a step of `propagate`, or at a module that the fused route does not call."""
+        return bool(
+            self._propagate_forward_pre_hooks
+            or self._propagate_forward_hooks
+            or self._message_forward_pre_hooks
+            or self._message_forward_hooks
+            or self._aggregate_forward_pre_hooks
+            or self._aggregate_forward_hooks
+            or is_touched(self.aggr_module)
+            or any(has_hooks(module) for module in self._network()[0].modules())
+            # Tiles are differentiated one by one: the hook of a weight would be shown the gradient of each.
+            or any(weight._backward_hooks for weight in self._network()[0].parameters())
+        )
+
+    def _has_own_steps(self) -> bool:
+        """Whether a subclass or this instance replaces a step of `propagate`, or sigma's `forward`."""
+        own, cls = self.__dict__, type(self)
+        return (
+            any(getattr(cls, name) is not step or name in own for name, step in _STEPS.items())
+            or not _is_generated(cls.propagate, cls)
+            # PyG itself puts one onto the instance when an explanation ends.
+            or ("propagate" in own and not _is_generated(getattr(own["propagate"], "__func__", None), cls))
+            or type(self.aggr_module) is not _AGGREGATIONS["max" if self.aggr == "max" else "sum"]
+            or _has_own_forward(self._network()[0])
         )
 
     def _neighbors(self, graph: Graph, source: Tensor | Repeated, target: Tensor | Repeated) -> Neighbors:
@@ -426,10 +465,33 @@ class SIRConv(MessagePassing):
         width = _in_width(self.lin_edge, self.edge_dim)
         if table.dim() != 2 or (width >= 0 and table.size(-1) != width):
             raise ValueError(f"edge_attr: expected {width} features per edge (edge_dim), got shape {list(table.shape)}")
-        return (table, edge_attr[1]) if isinstance(edge_attr, tuple) else table
+        return plain_edge_attr((table, edge_attr[1]) if isinstance(edge_attr, tuple) else table)
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, aggr={self.aggr})"
+
+
+# What a subclass or a user may replace, and the fused route does not call.
+_STEPS = {
+    name: getattr(SIRConv, name) for name in ("message", "message_and_aggregate", "aggregate", "update", "edge_update")
+}
+_AGGREGATIONS = {"max": MaxAggregation, "sum": SumAggregation}
+
+
+def _is_generated(propagate: object, cls: type) -> bool:
+    """Whether a `propagate` is PyG's: that of `MessagePassing`, or written by PyG from a template for this class.
+
+    PyG keeps one that a subclass brings under the name of the one that it would have written.
+    """
+    if propagate is MessagePassing.propagate:
+        return True
+    module = getattr(propagate, "__module__", None)
+    return any(module == f"{base.__module__}_{base.__name__}_propagate" for base in cls.__mro__)
+
+
+def _has_own_forward(network: nn.Module) -> bool:
+    """Whether a sigma of the table, which is computed by its name, was given a `forward` of its own."""
+    return type(network) is Sigma and "forward" in network.__dict__
 
 
 def _owned(activation: str | Activation | nn.Module) -> nn.Module:
@@ -451,9 +513,11 @@ def _pair(channels: int | tuple[int, int]) -> tuple[int, int]:
 
 def _checked_channels(channels: object) -> tuple[int, int]:
     ends = tuple(channels) if isinstance(channels, (tuple, list)) else (channels, channels)
-    if len(ends) != 2 or not all(isinstance(width, int) and width >= -1 for width in ends):
-        raise ValueError(f"in_channels: expected a width, -1 or a pair (source, target) of these, got {channels!r}")
-    source, target = ends
+    expected = "a width, -1 or a pair (source, target) of these"
+    widths = [whole_number(width, "in_channels", expected) for width in ends]
+    if len(widths) != 2 or min(widths) < -1:
+        raise ValueError(f"in_channels: expected {expected}, got {channels!r}")
+    source, target = widths
     return source, target
 
 

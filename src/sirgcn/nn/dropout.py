@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sirgcn.ops.aggregate import under_transform
+from sirgcn.ops.linear_messages import is_touched
 
 _STEPS = 2**16
 
@@ -40,3 +41,12 @@ class Dropout(nn.Dropout):
     def forward(self, input: Tensor) -> Tensor:
         """The input with elements dropped in training, as it is otherwise."""
         return dropout(input, self.p, self.training)
+
+
+def can_drop(dropout: nn.Module) -> bool:
+    """Whether a dropout, or what was put in its place, may make equal rows differ."""
+    if is_touched(dropout):
+        return True
+    if type(dropout) in (nn.Dropout, Dropout):
+        return bool(dropout.p) and dropout.training
+    return type(dropout) is not nn.Identity

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from sirgcn.ops.checks import check_range, whole_number
+from sirgcn.ops.linear_messages import is_touched
+
 OGB_ATOM = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 """Sizes of OGB's nine atom vocabularies."""
 
@@ -36,7 +39,8 @@ class CategoricalEncoder(nn.Module):
         super().__init__()
         if weight_initializer not in (None, "glorot"):
             raise ValueError(f"weight_initializer: expected glorot or None, got {weight_initializer!r}")
-        sizes = [vocabularies] if isinstance(vocabularies, int) else list(vocabularies)
+        given = list(vocabularies) if isinstance(vocabularies, Sequence) else [vocabularies]
+        sizes = [whole_number(size, "vocabularies", "sizes of at least 1") for size in given]
         if not sizes or min(sizes) < 1:
             raise ValueError(f"vocabularies: expected sizes of at least 1, got {vocabularies}")
         self.vocabularies = tuple(sizes)
@@ -67,6 +71,20 @@ class CategoricalEncoder(nn.Module):
             out = out + embedding(columns[..., i])
         return out
 
+    def has_table(self) -> bool:
+        """Whether `table` gives what a call gives: nobody replaced, hooked or subclassed a part.
+
+        An embedding with `max_norm`, `padding_idx` or `scale_grad_by_freq` treats its rows differently when they are
+        looked up.
+        """
+        return (
+            type(self) is CategoricalEncoder
+            and self.combinations <= MAX_TABLE
+            and not is_touched(self)
+            and all(map(is_plain_embedding, self.embeddings))
+            and [len(embedding.weight) for embedding in self.embeddings] == list(self.vocabularies)  # type: ignore[arg-type]
+        )
+
     def table(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """The same features as a pair (table `[K, channels]`, type `[E]`) for edges: `table[type]` is never built.
 
@@ -91,19 +109,39 @@ class CategoricalEncoder(nn.Module):
         columns = x.unsqueeze(-1) if count == 1 and x.dim() == 1 else x
         if columns.size(-1) != count:
             raise ValueError(f"x: expected {count} categorical columns, got shape {list(x.shape)}")
-        if not torch.compiler.is_compiling():
-            limit = torch.tensor(self.vocabularies, device=x.device)
-            outside = (columns < 0) | (columns >= limit)
-            if bool(outside.any()):
-                *row, column = outside.nonzero()[0].tolist()
-                raise IndexError(
-                    f"x{[*row, column]} = {int(columns[(*row, column)])}: expected 0 <= category < "
-                    f"{self.vocabularies[column]} in column {column}"
-                )
+        self._check_categories(columns)
         return columns
+
+    def _check_categories(self, columns: Tensor) -> None:
+        if torch.compiler.is_compiling():
+            for column, size in enumerate(self.vocabularies):
+                expected = f"the categories of column {column}"
+                check_range(columns[..., column], size, f"x[{{}}, {column}]", expected, "category")
+            return
+        # All columns at once: a look at each would cost more than the embeddings of a small graph.
+        outside = (columns < 0) | (columns >= torch.tensor(self.vocabularies, device=columns.device))
+        if bool(outside.any()):
+            *row, column = outside.nonzero()[0].tolist()
+            raise IndexError(
+                f"x{[*row, column]} = {int(columns[(*row, column)])}: expected 0 <= category < "
+                f"{self.vocabularies[column]} in column {column}"
+            )
 
     def extra_repr(self) -> str:
         return f"{self.vocabularies}, {self.channels}"
+
+
+def is_plain_embedding(embedding: nn.Module) -> bool:
+    """Whether looking up a row is all that a call does, and its gradient is that of the row."""
+    return (
+        type(embedding) is nn.Embedding
+        and not is_touched(embedding)
+        and type(embedding.weight) is nn.Parameter
+        and embedding.max_norm is None
+        and embedding.padding_idx is None
+        and not embedding.scale_grad_by_freq
+        and not embedding.sparse
+    )
 
 
 class PositionalEncoder(nn.Module):

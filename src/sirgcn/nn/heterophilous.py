@@ -14,6 +14,7 @@ from torch_geometric.nn.inits import reset
 
 from sirgcn.nn.adjacency import Graph, as_edge_index, as_neighbors, with_self_loops
 from sirgcn.nn.dropout import Dropout
+from sirgcn.nn.linear import own_weights
 from sirgcn.nn.messages import weighted_sum
 from sirgcn.ops import Neighbors
 
@@ -203,8 +204,9 @@ class GloGNN(NodeNetwork):
         (graph,) = prepared.graphs
         hidden = self.delta * self.of_features(self.dropout(x))
         if self.of_adjacency is not None:
-            around = weighted_sum(self.of_adjacency.weight.t().contiguous(), graph, "mean")
-            hidden = hidden + (1 - self.delta) * (around + self.of_adjacency.bias)
+            weight, bias = own_weights(self.of_adjacency, "of_adjacency")
+            around = weighted_sum(weight.t().contiguous(), graph, "mean")
+            hidden = hidden + (1 - self.delta) * (around if bias is None else around + bias)
         first = h = self.classifier(self.dropout(hidden.relu()))
         for _ in range(self.num_layers):
             h = self._layer(h, first, graph)

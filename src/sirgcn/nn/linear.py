@@ -2,10 +2,24 @@
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.nn.dense.linear import Linear as PyGLinear
 
 from sirgcn.ops.linear import linear
+from sirgcn.ops.linear_messages import known_parts
+
+
+def own_weights(linear: nn.Module, name: str) -> tuple[Tensor, Tensor | None]:
+    """The weight and the bias of a linear layer, for a network that uses them without calling the layer.
+
+    A layer of another class, with hooks or with a `forward` of its own is refused: what it adds would be lost.
+    """
+    if known_parts(linear) != [linear]:
+        raise TypeError(
+            f"{name}: expected a linear layer without hooks, whose weights this network uses by themselves, "
+            f"got {type(linear).__name__}"
+        )
+    return linear.weight, linear.bias  # type: ignore[return-value]
 
 
 class Linear(PyGLinear):

@@ -9,28 +9,33 @@ from torch import Tensor, nn
 from torch_geometric.utils import softmax
 
 from sirgcn.ops import Activation, Neighbors, sir_aggregate, tiled_aggregate
+from sirgcn.ops.checks import check_devices
+from sirgcn.ops.door import is_open
 from sirgcn.ops.scores import contextual_scores
 from sirgcn.ops.softmax import edge_softmax, takes
 
 
 def weighted_sum(h: Tensor, graph: Neighbors, reduce: str = "sum", edge_weight: Tensor | None = None) -> Tensor:
     """The sum of w_uv a_u b_v h_v over N(u), with the weights of a reduction of `sir_aggregate`."""
-    return sir_aggregate(_nothing(h), h, graph, None, edge_weight, "identity", reduce)
+    return sir_aggregate(_nothing(h, graph), h, graph, None, edge_weight, "identity", reduce)
 
 
-def _nothing(h: Tensor) -> Tensor:
+def _nothing(h: Tensor, graph: Neighbors) -> Tensor:
     """Zeros for a query, one row for all nodes: it stays in a cache."""
-    return h.new_zeros(h.size(-1)).expand_as(h)
+    return h.new_zeros(h.size(-1)).expand(graph.num_targets, -1)
 
 
 def maximum(h: Tensor, graph: Neighbors) -> Tensor:
     """The maximum of h_v over N(u), 0 where it is empty."""
-    if h.device.type != "cpu" or torch.compiler.is_compiling():
-        return tiled_aggregate(nn.Identity(), torch.zeros_like(h), h, graph, reduce="max")
+    check_devices({"h": h, "graph": graph})
+    graph.check_frozen()
+    # torch's kernel for sparse matrices looks at memory without asking whether a subclass has any.
+    if torch.compiler.is_compiling() or not is_open(h):
+        return tiled_aggregate(nn.Identity(), _nothing(h, graph), h, graph, reduce="max")
     _spend_notice()
     ptr, source, _ = graph.by_target
     ones, size = h.new_ones(graph.num_edges), (graph.num_targets, graph.num_sources)
-    adjacency = torch.sparse_csr_tensor(ptr, source, ones, size, check_invariants=False)
+    adjacency = torch.sparse_csr_tensor(ptr, source, ones, size, device=h.device, check_invariants=False)
     # torch's own kernel: over ten times faster than tiles of edges.
     return torch.sparse.mm(adjacency, h, "amax")
 
@@ -40,8 +45,8 @@ def _spend_notice() -> None:
     """torch says once in a process that its CSR tensors are in beta; of ours the user need not know."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        empty = torch.zeros(0, dtype=torch.int64)
-        torch.sparse_csr_tensor(torch.zeros(1, dtype=torch.int64), empty, empty, (0, 0))
+        start, empty = torch.zeros(1, dtype=torch.int64, device="cpu"), torch.zeros(0, dtype=torch.int64, device="cpu")
+        torch.sparse_csr_tensor(start, empty, empty, (0, 0))
 
 
 def deviation(h: Tensor, graph: Neighbors, eps: float) -> Tensor:
@@ -74,7 +79,7 @@ def dot_scores(query: Tensor, key: Tensor, graph: Neighbors) -> Tensor:
     if torch.compiler.is_compiling():
         return edge_scores(lambda q, k: (q * k).sum(-1), query, key, graph)
     heads = zip(query.unbind(1), key.unbind(1), strict=True)
-    return torch.stack([contextual_scores(_nothing(q), k, q, graph, "identity") for q, k in heads]).t()
+    return torch.stack([contextual_scores(_nothing(q, graph), k, q, graph, "identity") for q, k in heads]).t()
 
 
 def attend(scores: Tensor, value: Tensor, graph: Neighbors) -> Tensor:

@@ -12,18 +12,34 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.nn.models import JumpingKnowledge
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors, with_self_loops, with_stored_values
+from sirgcn.nn.adjacency import (
+    EdgeAttr,
+    Graph,
+    as_neighbors,
+    check_same_device,
+    with_self_loops,
+    with_stored_values,
+)
 from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode, make_norm
 from sirgcn.nn.conv import SIRConv
 from sirgcn.nn.convs import find_conv, make_conv
-from sirgcn.nn.dropout import Dropout
-from sirgcn.nn.encoder import MAX_TABLE, OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
+from sirgcn.nn.dropout import Dropout, can_drop
+from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
 from sirgcn.nn.linear import Linear
-from sirgcn.nn.repeated import Repeated, normalised, rows_of, takes_kinds, through
+from sirgcn.nn.repeated import (
+    Repeated,
+    is_row_by_row,
+    normalised,
+    rows_of,
+    takes_kinds,
+    through,
+    through_edges,
+    writes_into_input,
+)
 from sirgcn.ops import Neighbors
 from sirgcn.ops.activation import Sigma
-from sirgcn.ops.linear_messages import has_hooks
-from sirgcn.ops.pairs import acts_alike
+from sirgcn.ops.checks import check_devices, check_range, whole_number
+from sirgcn.ops.linear_messages import is_touched
 
 # Also those of a network that was saved or changed elsewhere.
 _LINEAR = (PyGLinear, nn.Linear)
@@ -213,8 +229,11 @@ class SIRNet(nn.Module):
             own = {"aggr": aggr, "variant": variant, "activation": activation, "sigma_layers": sigma_layers}
             options = own | options
         self.blocks = nn.ModuleList()
+        # What `_rows_repeat` knows how to call; a user may put another convolution into a block.
+        self._conv_type: type[nn.Module] = nn.Module
         for in_width in (width, *[hidden_channels] * (num_layers - 1)):
             layer = make_conv(conv, in_width, hidden_channels, conv_dropout, self.edge_dim, **options)
+            self._conv_type = type(layer)
             added = None
             if block == "residual" and residual:
                 added = nn.Sequential(Linear(in_width, hidden_channels), Dropout(residual_dropout))
@@ -268,6 +287,8 @@ class SIRNet(nn.Module):
         _check_input("x", x, self.encoder)
         edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, self.edge_dim)
         self._check_edges(edge_attr, edge_weight)
+        check_same_device(x, x, edge_index, edge_attr, edge_weight)
+        check_devices({"x": x, "batch": batch, "pe": pe})
         graph = _grouped(edge_index, x.size(0))
         if self.self_loops:
             graph = with_self_loops(graph, x.size(0))
@@ -292,8 +313,8 @@ class SIRNet(nn.Module):
                 h = virtual.spread(h, state, batch)
             outputs.append(h)
         h = h if self.jk is None else self.jk(outputs)
-        network = self.readout.network if isinstance(self.readout, SIRReadout) else self.readout
-        if type(self.last_norm) is not nn.Identity or not acts_alike(network):
+        network = self.readout.network if type(self.readout) is SIRReadout else self.readout
+        if type(self.last_norm) is not nn.Identity or not is_row_by_row(network):
             h = rows_of(h)
         h = self.last_norm(h)
         if self.pool is None:
@@ -324,17 +345,23 @@ class SIRNet(nn.Module):
         return h if self.random_features is None else self.random_features(h)
 
     def _rows_repeat(self, x: Tensor) -> bool:
-        """Whether categories are all that the first block sees, and few of them differ."""
-        block = self.blocks[0]
+        """Whether categories are all that the first block sees, few of them differ, and every part is as we made it.
+
+        Modules that somebody replaced, hooked or gave a `forward` of their own are called as modules, row by row.
+        """
+        encoder = self.encoder
         return (
-            isinstance(self.encoder, CategoricalEncoder)
-            and self.encoder.combinations <= min(x.size(0) // 2, MAX_TABLE)
-            and isinstance(block, _PostNorm)
-            and getattr(block.conv, "takes_repeated", False)
+            not torch.compiler.is_compiling()
+            and isinstance(encoder, CategoricalEncoder)
+            and encoder.has_table()
+            and encoder.combinations <= x.size(0) // 2
+            and is_row_by_row(self.encoder_act)
             and not any((self.positional, self.random_features, self.virtual_node))
-            and not _drops(self.input_dropout)
-            and not any(has_hooks(module) for module in self.modules())
-            and not torch.compiler.is_compiling()
+            and not can_drop(self.input_dropout)
+            and all(type(block) in (_PostNorm, _Skip) for block in self.blocks)
+            and all(type(block.conv) is self._conv_type for block in self.blocks)
+            and getattr(self.blocks[0].conv, "takes_repeated", False)
+            and not any(is_touched(module) or writes_into_input(module) for module in self.modules())
         )
 
     def _encoded_edges(self, edge_attr: EdgeAttr) -> EdgeAttr:
@@ -347,11 +374,15 @@ class SIRNet(nn.Module):
             if is_categorical and table.is_floating_point():
                 return edge_attr
             _check_input("edge_attr", table, encoder)
-            return encoder(table), kind
-        if isinstance(encoder, CategoricalEncoder):
+            if isinstance(encoder, CategoricalEncoder):
+                return (encoder(table), kind) if encoder.has_table() else encoder(table.index_select(0, kind))
+            return through_edges(encoder, edge_attr)
+        if isinstance(encoder, CategoricalEncoder) and encoder.has_table():
             return encoder.table(edge_attr)
+        if isinstance(encoder, CategoricalEncoder):
+            return encoder(edge_attr)
         # PyG keeps a single feature as [E] or [E, 1].
-        if isinstance(encoder, _LINEAR) and encoder.weight.size(1) == 1 and edge_attr.dim() == 1:
+        if isinstance(encoder, _LINEAR) and _input_width(encoder) == 1 and edge_attr.dim() == 1:
             edge_attr = edge_attr.unsqueeze(-1)
         _check_input("edge_attr", edge_attr, encoder)
         return encoder(edge_attr)
@@ -394,24 +425,32 @@ class _PostNorm(_Block):
                 own = finer.x[1]
         out = self.conv(x, graph, edge, edge_weight, **context)
         if self.residual is not None:
-            linear, dropout = self.residual
-            out = out + dropout(through(linear, own if acts_alike(linear) else rows_of(own)))
+            out = out + self._residual_of(own)
         out = self.dropout(self.act(normalised(self.norm, out, kinds)))
         if self.skip:
             out = rows_of(own) + out
         return out if kinds is None else Repeated(out, kinds.kind, kinds)
 
+    def _residual_of(self, h: Tensor | Repeated) -> Tensor:
+        assert self.residual is not None
+        if not isinstance(h, Repeated) or not _is_pair(self.residual):
+            return self.residual(rows_of(h))
+        linear, dropout = self.residual
+        return dropout(through(linear, h))
+
     def _takes_kinds(self) -> bool:
         """Whether all nodes of a kind come out equal, and the block can be computed once for each."""
+        if self.residual is not None and not _is_pair(self.residual):
+            return False
         linear, dropout = (nn.Identity(), nn.Identity()) if self.residual is None else self.residual
         return (
             type(self.conv) is SIRConv
             and self.conv.takes_kinds
             and takes_kinds(self.norm)
-            and acts_alike(self.act)
-            and acts_alike(linear)
-            and not _drops(self.dropout)
-            and not _drops(dropout)
+            and is_row_by_row(self.act)
+            and is_row_by_row(linear)
+            and not can_drop(self.dropout)
+            and not can_drop(dropout)
         )
 
 
@@ -466,11 +505,9 @@ class _FeedForward(nn.Module):
         return out
 
 
-def _drops(dropout: nn.Module) -> bool:
-    """Whether a dropout, or what was put in its place, makes equal rows differ."""
-    if isinstance(dropout, nn.Dropout):
-        return bool(dropout.p) and dropout.training
-    return type(dropout) is not nn.Identity
+def _is_pair(residual: nn.Module) -> bool:
+    """Whether a residual is what the network made: a linear layer and a dropout, called one after the other."""
+    return type(residual) is nn.Sequential and len(residual) == 2 and not is_touched(residual)
 
 
 def _mlp(widths: Sequence[int], act: nn.Module, norm: str | None, last_bias: bool) -> nn.Module:
@@ -500,8 +537,9 @@ def _encoder(
         raise ValueError(f"{argument}: {kind} needs the width or the vocabularies of its input, got None")
     if kind == "embedding":
         return CategoricalEncoder(channels, hidden), hidden
-    if not isinstance(channels, int):
+    if isinstance(channels, Sequence):
         raise ValueError(f"{argument}: {kind} takes one width, got the vocabularies {list(channels)}")
+    channels = whole_number(channels, argument, "the width of its input")
     return (nn.Identity(), channels) if kind == "none" else (Linear(channels, hidden), hidden)
 
 
@@ -517,12 +555,17 @@ def _check_input(argument: str, features: Tensor, encoder: nn.Module) -> None:
     if features.dim() > 2:
         raise ValueError(f"{argument}: expected shape [rows, features], got {list(features.shape)}")
     if isinstance(encoder, _LINEAR):
+        width = _input_width(encoder)
         if not features.is_floating_point():
             raise ValueError(f"{argument}: expected a floating-point dtype, got {features.dtype}")
-        if features.dim() != 2 or features.size(1) != encoder.weight.size(1):
-            raise ValueError(
-                f"{argument}: expected {encoder.weight.size(1)} features per row, got shape {list(features.shape)}"
-            )
+        if features.dim() != 2 or features.size(1) != (width or features.size(1)):
+            raise ValueError(f"{argument}: expected {width} features per row, got shape {list(features.shape)}")
+
+
+def _input_width(linear: nn.Module) -> int | None:
+    """The input width of a linear layer; None where a lazy one has not seen an input yet."""
+    weight = linear.weight
+    return None if isinstance(weight, nn.parameter.UninitializedParameter) else cast(Tensor, weight).size(1)
 
 
 def _batch(batch: Tensor | None, batch_size: int | None, x: Tensor) -> tuple[Tensor, int]:
@@ -534,6 +577,8 @@ def _batch(batch: Tensor | None, batch_size: int | None, x: Tensor) -> tuple[Ten
         raise ValueError(f"batch: expected shape {[x.size(0)]}, the graph of each node, got {list(batch.shape)}")
     if batch.dtype not in (torch.int32, torch.int64):
         raise ValueError(f"batch: expected dtype int32 or int64, got {batch.dtype}")
+    if torch.compiler.is_compiling() and batch_size is not None:
+        check_range(batch, batch_size, "batch[{}]", "batch_size", "graph")
     # Only where the look at the largest index costs no wait for a device.
     if batch.numel() and batch.device.type == "cpu" and not torch.compiler.is_compiling():
         low, high = (int(bound) for bound in torch.aminmax(batch))

@@ -12,6 +12,7 @@ from sirgcn.ops import Neighbors
 from sirgcn.ops.kinds import KindEdges, Kinds
 from sirgcn.ops.lookup import look_up
 from sirgcn.ops.norm import weighted_batch_norm
+from sirgcn.ops.pairs import acts_alike
 from sirgcn.ops.reference import accumulation_dtype, cast
 
 
@@ -35,7 +36,12 @@ class Repeated:
     kinds: Kinds | None = None
 
     def through(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """The rows `(|V|, F)` of a function that acts on each row by itself."""
+        """The rows `(|V|, F)` of a function that acts on each row by itself.
+
+        A module of which that is not known, say because a user put a batch norm into it, is given all rows.
+        """
+        if isinstance(function, nn.Module) and not is_row_by_row(function):
+            return function(rows_of(self))
         rows = function(self.table)
         # Its backward sums over all nodes of a kind: in half precision such a sum stops growing.
         found = look_up(cast(rows, accumulation_dtype(rows.dtype)), self.kind)
@@ -105,6 +111,26 @@ class Refined(NamedTuple):
     kinds: Kinds
     graph: KindEdges
     edge: EdgeAttr
+
+
+def is_row_by_row(module: nn.Module) -> bool:
+    """Whether a module is known to act on each row by itself, alike on equal ones, and not to write into its input."""
+    return acts_alike(module) and not any(writes_into_input(part) for part in module.modules())
+
+
+def writes_into_input(module: nn.Module) -> bool:
+    """Whether an activation or a dropout works in place: whoever reads its input afterwards reads its output."""
+    return bool(module.__dict__.get("inplace"))
+
+
+def through_edges(module: nn.Module, edge: EdgeAttr) -> EdgeAttr:
+    """The module's output for edge features: for a pair (table, type) such a pair, if it is known to act row by row."""
+    if not isinstance(edge, tuple):
+        return module(edge)
+    table, edge_type = edge
+    if not is_row_by_row(module):
+        return module(table.index_select(0, edge_type))
+    return module(table), edge_type
 
 
 def through(function: Callable[[Tensor], Tensor], x: Tensor | Repeated) -> Tensor:

@@ -217,12 +217,12 @@ def check_edge(
     if table is not None:
         _check_edge_rows(table, None if is_pair else num_edges, width, name)
     if is_pair:
-        edge_type = _checked_edge_type(edge_type, num_edges, table.size(0))
+        _check_edge_type(edge_type, num_edges)
     if edge_weight is not None:
         _check_edge_weight(edge_weight, num_edges)
     first = {"neighbors": graph} if isinstance(graph, Neighbors) else {}
     check_devices({**first, name: table, "edge type": edge_type, "edge_weight": edge_weight})
-    return table, edge_type
+    return table, _types_in_range(edge_type, table.size(0)) if is_pair else None
 
 
 def _check_edge_rows(table: Tensor, num_edges: int | None, width: int | None, name: str) -> None:
@@ -246,8 +246,7 @@ def _check_edge_weight(edge_weight: Any, num_edges: int) -> None:
         )
 
 
-def _checked_edge_type(edge_type: Any, num_edges: int, num_types: int) -> Tensor:
-    """The types of edges as a plain tensor, each of them checked in this call."""
+def _check_edge_type(edge_type: Any, num_edges: int) -> None:
     if not isinstance(edge_type, Tensor):
         raise TypeError(f"edge type: expected a tensor, got {type(edge_type).__name__}")
     if edge_type.dtype not in (torch.int32, torch.int64) or edge_type.dim() != 1:
@@ -257,6 +256,10 @@ def _checked_edge_type(edge_type: Any, num_edges: int, num_types: int) -> Tensor
         )
     if edge_type.size(0) != num_edges:
         raise ValueError(f"edge type: expected {num_edges} entries, one per edge, got {edge_type.size(0)}")
+
+
+def _types_in_range(edge_type: Tensor, num_types: int) -> Tensor:
+    """The types of edges as a plain tensor, each of them checked in this call."""
     if not torch.compiler.is_compiling():
         edge_type = opened(edge_type)
     check_range(edge_type, num_types, "edge type[{}]", "the rows of the table", "type")
@@ -362,8 +365,8 @@ def _checked(query: Tensor, key: Tensor, graph: Sequence[Tensor], terms: EdgeTer
     """An operator's graph and terms, every index looked at: a traced graph was not, and C does not look at all."""
     neighbors = Neighbors(graph[0], Grouping(*graph[1:4]), Grouping(*graph[4:7]), key.size(0), query.size(0))
     if terms.edge is not None and terms.edge_type is not None:
-        edge_type = _checked_edge_type(terms.edge_type, neighbors.num_edges, terms.edge.size(0))
-        terms = terms._replace(edge_type=edge_type)
+        _check_edge_type(terms.edge_type, neighbors.num_edges)
+        terms = terms._replace(edge_type=_types_in_range(terms.edge_type, terms.edge.size(0)))
     return neighbors, terms
 
 

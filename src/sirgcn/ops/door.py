@@ -34,7 +34,8 @@ def why_closed(tensor: Tensor) -> str | None:
 
 def is_open(tensor: Tensor) -> bool:
     """Whether C may touch the tensor's memory."""
-    return tensor.is_cpu and why_closed(tensor) is None
+    # The type first: of a stand-in, as torch.fx has them, nothing else can be asked.
+    return why_closed(tensor) is None and tensor.is_cpu
 
 
 def opened(tensor: Tensor) -> Tensor:

@@ -84,7 +84,7 @@ def _takes(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
 
 def _is_plain(tensor: Tensor, like: Tensor) -> bool:
     """Whether C may touch the tensor's memory, in a dtype that the kernel knows and the other one has."""
-    return tensor.dtype in (torch.float32, torch.float64) and tensor.dtype == like.dtype and is_open(tensor)
+    return is_open(tensor) and tensor.dtype == like.dtype and tensor.dtype in (torch.float32, torch.float64)
 
 
 class _Linear(torch.autograd.Function):

@@ -54,31 +54,42 @@ def linear_message(network: nn.Module) -> LinearMessage | None:
 
 
 _IDENTITY = Activation("identity")
-_HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
 
 
 def has_hooks(module: nn.Module) -> bool:
     """Whether someone looks on as the module, or any module, is called or differentiated."""
-    own = module.__dict__
-    return any(own[f"_{kind}_hooks"] or getattr(_hooks, f"_global_{kind}_hooks") for kind in _HOOKS)
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or _hooks._global_forward_hooks
+        or _hooks._global_forward_pre_hooks
+        or _hooks._global_backward_hooks
+        or _hooks._global_backward_pre_hooks
+    )
+
+
+def is_touched(module: nn.Module) -> bool:
+    """Whether a module may do more than its class says: it has hooks, or a `forward` of its own."""
+    return "forward" in module.__dict__ or has_hooks(module)
 
 
 def known_parts(module: nn.Module) -> list[Activation | nn.Module] | None:
     """The activations and linear layers of a module in their order; None where it has anything else, or hooks."""
-    own = module.__dict__
-    if has_hooks(module) or "forward" in own:
+    if is_touched(module):
         return None
     kind = type(module)
     if kind is nn.Sequential:
         found: list[Activation | nn.Module] = []
-        for child in own["_modules"].values():
+        for child in module.children():
             parts = known_parts(child)
             if parts is None:
                 return None
             found += parts
         return found
     if (kind.__module__, kind.__qualname__) in LINEAR:
-        return [module]
+        return [module] if _has_plain_weights(module) else None
     if type(module) is Sigma:
         return [module.activation]
     if kind is nn.Dropout and (not module.training or module.p == 0):
@@ -87,6 +98,12 @@ def known_parts(module: nn.Module) -> list[Activation | nn.Module] | None:
     if known is None:
         return None
     return [] if known == _IDENTITY else [known]
+
+
+def _has_plain_weights(linear: nn.Module) -> bool:
+    """Whether a linear layer's weights are ordinary ones, also such that are not drawn yet."""
+    known = (Tensor, nn.Parameter, nn.parameter.UninitializedParameter, type(None))
+    return type(linear.weight) in known and type(linear.bias) in known
 
 
 def takes(message: LinearMessage, query: Tensor, key: Tensor, table: Tensor | None, num_edges: int) -> bool:

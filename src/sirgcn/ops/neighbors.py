@@ -94,6 +94,15 @@ class Neighbors:
                 "was changed in place since; build Neighbors anew, or clone() edge_index before changing it"
             )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles: a graph that was changed in place is not copied as a good one."""
+        self.check_frozen()
+        return {name: value for name, value in self.__dict__.items() if name not in ("_weights", "_versions")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _weights={}, _versions=None)
+        self.__dict__["_versions"] = _versions(self.tensors())
+
     @classmethod
     @_outside_inference
     def from_edge_index(

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sirgcn.ops.aggregate import sir_aggregate
+from sirgcn.ops.checks import check_devices
 from sirgcn.ops.linear_messages import known_parts
 from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.tiled import tiled_aggregate
@@ -52,6 +53,7 @@ class KindPairs:
             num_kinds: how many kinds of targets and of sources there are.
             neighbors: the graph.
         """
+        check_devices({"neighbors": neighbors, "target_kind": target_kind, "source_kind": source_kind})
         neighbors.check_frozen()
         target_kinds, target_place = _distinct(target_kind, num_kinds[0], neighbors.in_degree() > 0)
         source_kinds, source_place = _distinct(source_kind, num_kinds[1], neighbors.out_degree() > 0)
@@ -76,6 +78,7 @@ class KindPairs:
         backend: str | None = None,
     ) -> Float[Tensor, "targets d_out"]:
         """`tiled_aggregate` with a row of query and key per kind, in float32 and float64, without max."""
+        check_devices({"neighbors": self.original, "query": query, "key": key, "edge_weight": edge_weight})
         # Expanded at both ends: torch sums the gradients in a fixed order, as it does not where rows are selected.
         shape = (self.target_kinds.numel(), self.source_kinds.numel(), -1)
         query = query.index_select(0, self.target_kinds).unsqueeze(1).expand(shape).flatten(0, 1)

@@ -9,7 +9,7 @@ from torch import Tensor
 from sirgcn.ops import native
 from sirgcn.ops.aggregate import is_watched, once_differentiable
 from sirgcn.ops.checks import check_devices
-from sirgcn.ops.door import address, flat, opened
+from sirgcn.ops.door import address, flat, opened, why_closed
 from sirgcn.ops.neighbors import Neighbors
 
 if native.UNAVAILABLE is None:
@@ -31,7 +31,8 @@ def edge_softmax(scores: Float[Tensor, "edges heads"], neighbors: Neighbors) -> 
     if scores.dim() != 2 or scores.size(0) != neighbors.num_edges:
         raise ValueError(f"scores: expected shape [{neighbors.num_edges}, heads], got {list(scores.shape)}")
     if not native.takes_rows(scores):
-        raise ValueError(f"scores: expected float32 or float64 on the CPU, got {scores.dtype} on {scores.device}")
+        reason = why_closed(scores) or f"its dtype is {scores.dtype}, its device {scores.device}"
+        raise ValueError(f"scores: expected a plain tensor of float32 or float64 on the CPU, got another: {reason}")
     check_devices({"scores": scores, "neighbors": neighbors})
     if not (torch.is_grad_enabled() and scores.requires_grad):
         return _run(scores, None, neighbors)

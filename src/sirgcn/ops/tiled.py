@@ -14,7 +14,7 @@ from sirgcn.ops import native
 from sirgcn.ops.aggregate import check_edge, check_nodes, check_width, choose_backend, once_differentiable
 from sirgcn.ops.checks import whole_number
 from sirgcn.ops.door import opened
-from sirgcn.ops.linear_messages import LINEAR, aggregate, linear_message, takes
+from sirgcn.ops.linear_messages import aggregate, is_touched, known_parts, linear_message, takes
 from sirgcn.ops.native.network import Messages
 from sirgcn.ops.neighbors import REDUCTIONS, Neighbors, check_reduce
 from sirgcn.ops.reference import accumulation_dtype
@@ -346,12 +346,7 @@ class _Tiled(torch.autograd.Function):
                 "which computes the messages again"
             )
         parameters = [p for p in plan.network.parameters() if p.requires_grad]
-        totals = [
-            None
-            if tensor is None or not needed
-            else tensor.new_zeros(tensor.shape, dtype=accumulation_dtype(tensor.dtype))
-            for tensor, needed in zip(inputs, ctx.needs_input_grad[1:5], strict=True)
-        ]
+        totals = [_zeros(tensor, needed) for tensor, needed in zip(inputs, ctx.needs_input_grad[1:5], strict=True)]
         parameter_totals: list[Tensor | None] = [None] * len(parameters)
         may_write = _may_write(plan.network)
         # The weights' gradient is the one thing for which a message's value is needed again.
@@ -387,15 +382,10 @@ class _Tiled(torch.autograd.Function):
 
 def _without_values(network: nn.Module) -> nn.Module:
     """The network for a backward pass that needs gradients but not messages: a linear layer at its end is skipped."""
-    if type(network) is not nn.Sequential or len(network) == 0:
+    if type(network) is not nn.Sequential or len(network) == 0 or is_touched(network):
         return network
     last = network[-1]
-    if (
-        (type(last).__module__, type(last).__qualname__) not in LINEAR
-        or last._forward_hooks
-        or last._forward_pre_hooks
-        or last._backward_hooks
-    ):
+    if known_parts(last) != [last]:
         return network
     return nn.Sequential(*list(network)[:-1], _Unvalued(last))
 
