@@ -192,7 +192,7 @@ def _convolutions() -> dict[str, Route]:
     """SIRConv by all its ways."""
     square = dict.fromkeys(PROJECTIONS, (WIDTH, WIDTH))
     edged = {"lin_edge.weight": (WIDTH, WIDTH)}
-    found = {}
+    found: dict[str, Route] = {}
     for fused in (True, False):
         name = "conv" if fused else "plain conv"
 

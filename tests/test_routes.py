@@ -101,8 +101,9 @@ LAYOUTS = (transposed, every_second, cut_out, one_row, one_column)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 def test_strides_of_an_input_do_not_matter(name: str, dtype: torch.dtype) -> None:
     route = ROUTES[name]
+    layouts = LAYOUTS if dtype == torch.float64 else (transposed,)
     for place in route.names:
-        for layout in LAYOUTS:
+        for layout in layouts:
             given = replaced(route, place, layout, dtype)
             in_one_piece = replaced(route, place, lambda x, layout=layout: layout(x).clone().contiguous(), dtype)  # type: ignore[misc]
             assert given[place].stride() != in_one_piece[place].stride() or layout is cut_out
@@ -132,12 +133,12 @@ class Wrapper(Tensor):
 
     @staticmethod
     def __new__(cls, inside: Tensor) -> "Wrapper":
-        made: Wrapper = Tensor._make_wrapper_subclass(cls, inside.shape, dtype=inside.dtype, device=inside.device)  # type: ignore[attr-defined]
+        made: Wrapper = Tensor._make_wrapper_subclass(cls, inside.shape, dtype=inside.dtype, device=inside.device)
         made.inside = inside
         return made
 
     @classmethod
-    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         def inside(x: Any) -> Any:
             return x.inside if isinstance(x, Wrapper) else x
 
@@ -170,8 +171,8 @@ INDICES: tuple[Callable[[Tensor], Tensor], ...] = (
     of_inference,
     lambda x: x.to(torch.int32),
 )
-NO_GRADIENT = "Inference tensors cannot be saved for backward"
-"""Torch's own word about floating-point tensors of inference mode."""
+BY_TYPE = "not a plain tensor|negated or conjugated|Inference tensors cannot be saved for backward"
+"""Refusals of a backend that was asked for by name, and torch's own of tensors of inference mode."""
 
 
 @every_route
@@ -185,9 +186,7 @@ def test_subclass_is_computed_rightly_or_refused_by_its_type(name: str) -> None:
             try:
                 found = run(route, given)
             except REFUSALS as error:
-                if make is not Wrapper and not re.search(
-                    f"not a plain tensor|negated or conjugated|{NO_GRADIENT}", str(error)
-                ):
+                if make is not Wrapper and not re.search(BY_TYPE, str(error)):
                     raise AssertionError(f"{place}, subclass {number} is refused") from error
                 continue
             wanted = expected

@@ -222,7 +222,9 @@ def check_edge(
         _check_edge_weight(edge_weight, num_edges)
     first = {"neighbors": graph} if isinstance(graph, Neighbors) else {}
     check_devices({**first, name: table, "edge type": edge_type, "edge_weight": edge_weight})
-    return table, _types_in_range(edge_type, table.size(0)) if is_pair else None
+    if edge_type is not None:
+        edge_type = _types_in_range(edge_type, table.size(0))
+    return table, edge_type
 
 
 def _check_edge_rows(table: Tensor, num_edges: int | None, width: int | None, name: str) -> None:
