@@ -8,7 +8,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs bench results sanitize wheel clean
+.PHONY: help demo test soak check docs bench results sanitize wheel clean
 
 help: ## list the targets
 	@echo "make <target>  [PYTHON=python3.12 for a new .venv] [JOBS=2 test processes] [ARGS=... for the tool]"
@@ -26,6 +26,9 @@ demo: $(STAMP) ## reproduce a small part of the paper's Tables 1 and 2 and write
 
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+soak: $(STAMP) ## the long forms of fuzzing and kills, about an hour; the record is results/soak.json
+	$(BIN)/python tools/soak.py $(ARGS)
 
 check: $(STAMP) ## lint, format, types, import contracts
 	$(BIN)/ruff check .

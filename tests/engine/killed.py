@@ -110,6 +110,7 @@ def main() -> None:
         found.append({"inside": number is not None, "same": train(data, place) == expected})
         shutil.rmtree(place, ignore_errors=True)
     print(json.dumps({"found": found}))
+    sys.exit(0 if all(point["same"] for point in found) else 1)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,111 @@
+"""The long forms of the tests that try to break things: `python tools/soak.py [--only NAME ...] [--out FILE]`.
+
+`make test` runs a part of each. Every check is a process of its own with a limit of time; a crash, a difference or a
+lost record makes it fail. What was run, on which machine and with what result is written to `results/soak.json`.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sirgcn.engine.environment import commit, environment
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One long test.
+
+    Args:
+        what: what it does, for a reader of the record.
+        command: after `python`; `{folder}` stands for an empty folder.
+        seconds: how long it may take.
+    """
+
+    what: str
+    command: tuple[str, ...]
+    seconds: int
+
+
+CHECKS = {
+    "graphs": Check(
+        "30,000 malformed graphs and tables: each is refused, or read as a plain reader reads it",
+        ("-m", "tests.data.fuzz", "--cases", "30000", "--seed", "1"),
+        3600,
+    ),
+    "actions": Check(
+        "2,000 networks that a user changed: the fast routes give what the plain one gives",
+        ("-m", "tests.nn.fuzz", "--cases", "2000", "--seed", "1", "--inductor", "20"),
+        3600,
+    ),
+    "kills": Check(
+        "200 trainings killed at any point, 60 of them inside a write: each ends in the weights of the whole one",
+        ("tests/engine/killed.py", "{folder}", "200", "60", "1"),
+        3600,
+    ),
+}
+
+
+def main() -> None:
+    """Run the checks one after the other; the exit code is 1 where one fails."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--only", nargs="+", choices=CHECKS, default=list(CHECKS), metavar="NAME", help=", ".join(CHECKS)
+    )
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "soak.json", help="the record")
+    arguments = parser.parse_args()
+    found = {}
+    for name in arguments.only:
+        print(f"{name}: {CHECKS[name].what}", flush=True)
+        found[name] = run(CHECKS[name])
+        print(f"{name}: {'passed' if found[name]['passed'] else 'FAILED'} in {found[name]['seconds']} s", flush=True)
+    before = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
+    arguments.out.write_text(json.dumps({**before, **found}, indent=1) + "\n")
+    sys.exit(0 if all(check["passed"] for check in found.values()) else 1)
+
+
+def run(check: Check) -> dict[str, Any]:
+    """The record of a check; the last line that it printed is its own summary."""
+    started, code, output = time.monotonic(), None, ""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, *(part.format(folder=folder) for part in check.command)]
+        try:
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=check.seconds, check=False)
+            code, output = done.returncode, done.stdout
+        except subprocess.TimeoutExpired:
+            print(f"stopped after {check.seconds} s", file=sys.stderr)
+    if code != 0:
+        print("\n".join(output.splitlines()[-20:]), file=sys.stderr)
+    return {
+        "what": check.what,
+        "command": ["python", *check.command],
+        "passed": code == 0,
+        "exit_code": code,
+        "seconds": round(time.monotonic() - started),
+        "summary": summary(output),
+        "commit": commit(),
+        "environment": environment(),
+    }
+
+
+def summary(output: str) -> Any:
+    """What the check says about itself, a line of JSON at its end; lists of points are counted."""
+    lines = output.strip().splitlines()
+    try:
+        said = json.loads(lines[-1]) if lines else None
+    except ValueError:
+        return lines[-1]
+    if isinstance(said, dict) and isinstance(said.get("found"), list):
+        return {"points": len(said["found"]), "same": sum(point["same"] for point in said["found"])}
+    return said
+
+
+if __name__ == "__main__":
+    main()
