@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent.parent
 def test_what_is_drawn_is_refused_or_read_as_the_oracle_reads_it() -> None:
     command = [sys.executable, "-m", "tests.data.fuzz", "--cases", "10000", "--seed", "0"]
     found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600)
-    assert found.returncode == 0, found.stderr[-3000:]
+    assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-3000:]
     report = json.loads(found.stdout)
     assert report["cases"] == 10_000
     assert report["failures"] == []

@@ -65,6 +65,7 @@ def main() -> None:
     json.dump(
         {"cases": sum(map(Counter.total, counts.values())), "counts": counts, "failures": failures[:20]}, sys.stdout
     )
+    sys.exit(1 if failures else 0)
 
 
 def outcome(case: Case, number: int, folder: Path, failures: list[str]) -> str:
