@@ -5,16 +5,17 @@ setting, what was expected and what came. Nothing is guessed: the text "no" is n
 """
 
 import inspect
+import math
 import operator
 import os
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache, partial, wraps
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -22,6 +23,37 @@ Result = TypeVar("Result")
 
 class ConfigError(ValueError):
     """A setting that cannot be used: the file, the key, what was expected and what came."""
+
+
+@dataclass(frozen=True)
+class Between:
+    """A range for an annotated number, both ends included: `Annotated[int, Between(1)]`.
+
+    >>> read(Annotated[int, Between(1)], 0, "heads")
+    Traceback (most recent call last):
+    sirgcn.strict.ConfigError: heads: expected at least 1, got 0
+    """
+
+    least: float
+    most: float = math.inf
+
+    def check(self, value: float, where: str) -> None:
+        """Refuse a number outside; NaN lies nowhere."""
+        if self.least <= value <= self.most:
+            return
+        if math.isinf(self.most):
+            raise ConfigError(f"{where}: expected at least {self.least}, got {value}")
+        raise ConfigError(f"{where}: expected a number from {self.least} to {self.most}, got {value}")
+
+
+Count = Annotated[int, Between(0)]
+"""How many there are of something that may be absent."""
+
+Size = Annotated[int, Between(1)]
+"""A width, a number of layers or of heads."""
+
+Probability = Annotated[float, Between(0, 1)]
+"""Of dropout, say."""
 
 
 def check_name(what: str, name: str, known: Iterable[str], also: str = "") -> None:
@@ -79,7 +111,7 @@ def check_arguments(function: Callable[..., Any], values: Mapping[str, Any], whe
 
     Arguments come from Python, which has None: the text "none" is text.
     """
-    hints = _hints(function.func if isinstance(function, partial) else function)
+    hints = _hints(_annotated(function))
     found = {}
     for name, value in values.items():
         hint = hints.get(name, Any)
@@ -113,7 +145,13 @@ def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
     return call
 
 
-_hints = cache(get_type_hints)
+_hints = cache(partial(get_type_hints, include_extras=True))
+
+
+def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What bears the annotations of a call's arguments: of a class its constructor."""
+    inside = function.func if isinstance(function, partial) else function
+    return inside.__init__ if isinstance(inside, type) else inside
 
 
 def read(hint: Any, value: Any, where: str) -> Any:
@@ -132,6 +170,8 @@ def read(hint: Any, value: Any, where: str) -> Any:
     if is_dataclass(hint):
         return _read_table(hint, value, where)
     origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _read_annotated(arguments, value, where)
     if origin is Literal:
         return _read_choice(arguments, value, where)
     if origin in (Union, types.UnionType):
@@ -139,6 +179,14 @@ def read(hint: Any, value: Any, where: str) -> Any:
     if origin in _INSIDE:
         return _INSIDE[origin](arguments, value, where)
     return _READERS.get(hint, _read_instance(origin or hint))(value, where)
+
+
+def _read_annotated(hints: tuple[Any, ...], value: Any, where: str) -> Any:
+    found = read(hints[0], value, where)
+    for bound in hints[1:]:
+        if isinstance(bound, Between):
+            bound.check(found, where)
+    return found
 
 
 def _read_table(cls: Any, value: Any, where: str) -> Any:
@@ -226,7 +274,8 @@ def _read_bool(value: Any, where: str) -> bool:
 
 def _read_int(value: Any, where: str) -> int:
     try:
-        if isinstance(value, bool):
+        # A truth value of torch is an index to `operator.index`, too.
+        if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
             raise TypeError
         return operator.index(value)
     except TypeError:
@@ -236,7 +285,10 @@ def _read_int(value: Any, where: str) -> int:
 def _read_float(value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ConfigError(f"{where}: expected a number, got {value!r}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ConfigError(f"{where}: expected a smaller number, got {value!r:.40}") from None
 
 
 _READERS: dict[Any, Callable[[Any, str], Any]] = {bool: _read_bool, int: _read_int, float: _read_float}

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from sirgcn.engine import records
 from sirgcn.engine.checkpoint import Checkpoints
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.loop import Interrupted, Trainer
-from sirgcn.engine.run import DONE, PAUSED, Run, Settings, execute, plan, unfinished, why_unfinished
+from sirgcn.engine.run import DONE, FAILED, PAUSED, UNRECORDED, Run, Settings, execute, plan, unfinished, why_unfinished
 from sirgcn.nn import SIRNet
+from sirgcn.report.runs import of_other_data, read_runs
 from tests.engine.killed import task
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -113,21 +115,41 @@ def test_looking_at_the_data_writes_nothing(own: Own) -> None:
     assert not (own.folder / "dropped.csv").exists()
 
 
-def test_command_on_a_table_that_changed_shows_no_old_score(own: Own) -> None:
-    def typed(seeds: str) -> subprocess.CompletedProcess[str]:
-        places = ["--results", own.settings.results, "--work", own.settings.work, "--threads", "1", "-s", seeds]
-        command = [sys.executable, "-m", "sirgcn.cli", "train", own.folder / "own.toml", *places]
-        return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+def typed(own: Own, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command that trains, as it is typed."""
+    places = ["--results", own.settings.results, "--work", own.settings.work, "--threads", "1"]
+    command = [sys.executable, "-m", "sirgcn.cli", "train", own.folder / "own.toml", *places, *arguments]
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
 
-    assert typed("0-1").returncode == 0
+
+def test_command_on_a_table_that_changed_shows_no_old_score(own: Own) -> None:
+    assert typed(own, "-s", "0-1").returncode == 0
     own.write(labels="ba")
     nodes = own.folder / "nodes.csv"
     nodes.write_text(nodes.read_text().replace("\n0,0,b", "\n0,5,b"))
-    found = typed("0")
+    # While the new run is not made, there is no score to show.
+    paused = typed(own, "-s", "0-1", "--budget", "0s")
+    assert paused.returncode == 3
+    assert "not shown, 2 runs finished before: the data have changed" in paused.stderr
+    assert "SIR-GCN  " not in paused.stdout
+    found = typed(own, "-s", "0")
     assert found.returncode == 0
     assert "1 run, 0 finished before; 1 to go" in found.stdout
-    assert "1 run finished before and made anew: the data have changed" in found.stderr
+    assert "1 run finished before, and to be made anew: the data have changed" in found.stderr
     assert "1 record of another version of the data is left out." in " ".join(found.stdout.split())
+    told = {record["seed"]: record.get("outdated") for record in json.loads(typed(own, "-s", "0", "--json").stdout)}
+    assert told == {0: None, 1: "of another version of the data than the newest run"}
+
+
+def test_failed_run_says_on_which_data_it_failed(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert execute(own.run(1), own.settings) == DONE
+    own.write(labels="ba")
+    nodes = own.folder / "nodes.csv"
+    nodes.write_text(nodes.read_text().replace("\n0,0,b", "\n0,5,b"))
+    monkeypatch.setattr(Trainer, "step", lambda self, batch: 1 / 0)
+    assert execute(own.run(0), own.settings) == FAILED
+    runs = read_runs(own.settings.file(own.run().experiment))
+    assert {run.seed for run in runs if id(run) in of_other_data(runs)} == {1}
 
 
 def test_record_without_the_newer_fields_still_counts(own: Own) -> None:
@@ -149,15 +171,19 @@ def test_committed_records_count_and_say_whether_their_data_were_redrawn() -> No
         assert all(records.was_redrawn(record) in (None, redraw) for record in records.read(file))
 
 
-def trainer(folder: Path, seed: int = 0, width: int = 8, dropout: float = 0.0, **settings: Any) -> Trainer:
+def trainer(
+    folder: Path, seed: int = 0, width: int = 8, dropout: float = 0.0, weights: int = 0, **settings: Any
+) -> Trainer:
     """Of a few steps, after which it stops."""
-    torch.manual_seed(0)
+    torch.manual_seed(weights)
     model = SIRNet(3, width, 1, num_layers=1, encoder="embedding", pool="sum", dropout=dropout)
     train = TrainConfig(**{"epochs": 2, "batch_size": 8, "selection": "last", **settings})
     return Trainer(model, task(), train, seed=seed, checkpoints=Checkpoints(folder), should_stop=lambda: True)
 
 
-@pytest.mark.parametrize("change", [{"lr": 0.5}, {"seed": 1}, {"width": 6}, {"dropout": 0.5}, {"epochs": 3}])
+@pytest.mark.parametrize(
+    "change", [{"lr": 0.5}, {"seed": 1}, {"width": 6}, {"dropout": 0.5}, {"epochs": 3}, {"weights": 1}]
+)
 def test_training_takes_up_no_checkpoint_of_another_one(tmp_path: Path, change: dict[str, Any]) -> None:
     with pytest.raises(Interrupted):
         trainer(tmp_path).run()
@@ -169,6 +195,26 @@ def test_training_takes_up_no_checkpoint_of_another_one(tmp_path: Path, change: 
     with pytest.warns(UserWarning, match="of other settings or data; it is not used"), pytest.raises(Interrupted):
         other.run()
     assert other.state.step == 1
+
+
+def test_one_object_of_checkpoints_may_serve_two_trainings(tmp_path: Path) -> None:
+    shared = Checkpoints(tmp_path)
+    for seed in (0, 1):
+        one = trainer(tmp_path, seed=seed)
+        one.checkpoints = shared
+        expectation = pytest.warns(UserWarning, match="it is not used") if seed else nullcontext()
+        with expectation, pytest.raises(Interrupted):
+            one.run()
+        assert one.state.step == 1
+    assert shared.of is None
+
+
+def test_folder_in_which_no_run_can_begin_is_told_in_a_line(own: Own) -> None:
+    own.settings.work.write_text("a file where the folder should be")
+    told: list[dict[str, Any]] = []
+    assert execute(own.run(), own.settings, lambda event, detail: told.append(detail)) == UNRECORDED
+    assert str(own.settings.work) in told[0]["error"]
+    assert "the run cannot begin: " in told[0]["error"]
 
 
 def test_checkpoints_without_settings_are_not_those_of_a_training(tmp_path: Path) -> None:

@@ -652,7 +652,7 @@ BAD_CONFIGURATIONS: dict[str, tuple[dict[str, Any], str]] = {
     "vocabularies for a linear encoder": ({"in_channels": (3, 4), "encoder": "linear"}, r"^encoder: .*\[3, 4\]"),
     "edge width missing": ({"edge_encoder": "linear"}, r"^edge_encoder: .*got None"),
     "too many random columns": ({"random_features": 16, "encoder": "linear"}, r"^random_features: .*16"),
-    "dropout": ({"conv_dropout": 1.5}, r"dropout: expected 0 <= p < 1, got 1.5"),
+    "dropout": ({"conv_dropout": 1.5}, r"conv_dropout: expected a number from 0 to 1, got 1.5"),
 }
 
 

@@ -218,6 +218,9 @@ def _settings(
             f"--threads: {timed[0].name} is timed on {wanted}; --set timing.threads={threads} and "
             "timing.clock=wall change that"
         )
+    for option, folder in (("--results", results), ("--work", work)):
+        if folder.exists() and not folder.is_dir():
+            raise ValueError(f"{option}: expected a folder, got the file {folder}")
     deadline = None if budget is None else time.time() + _seconds(budget)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Settings(results, work, data, threads or max(1, cores // jobs), find_device(device), deadline=deadline)
@@ -249,7 +252,8 @@ def _run(
         if tensorboard is not None:
             watching.append(stack.enter_context(TensorBoard(tensorboard)))
         outcome = run_all(ready, settings, jobs, watching)
-    _summary({run.experiment.name for run in runs}, settings.results, outcome, as_json)
+    outdated = {run.key: reason for run, reason in changed.items() if reason and outcome.get(run) != "done"}
+    _summary({run.experiment.name for run in runs}, settings.results, outcome, outdated, as_json)
     kept_out.tell()
     raise typer.Exit(_code(set(outcome.values()), bool(absent)))
 
@@ -327,7 +331,7 @@ def _tell_changed(changed: "dict[Run, str]") -> None:
     """Each reason for which finished runs count as such no more, with their number."""
     for reason in dict.fromkeys(filter(None, changed.values())):
         number = list(changed.values()).count(reason)
-        told = f"of these, {_count(number, 'run')} finished before and made anew: {reason}"
+        told = f"of these, {_count(number, 'run')} finished before, and to be made anew: {reason}"
         err.print(told, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -340,18 +344,20 @@ def _tell_reasons(found: "dict[Run, str]", what: str) -> None:
         err.print(told, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
-def _summary(names: set[str], results: Path, outcome: "dict[Run, str]", as_json: bool) -> None:
-    from sirgcn.engine import records
-
+def _summary(
+    names: set[str], results: Path, outcome: "dict[Run, str]", outdated: dict[tuple[Any, ...], str], as_json: bool
+) -> None:
+    """What was found, and what is left; scores of runs that are outdated are never shown as those of today."""
     if as_json:
-        found = [record for name in sorted(names) for record in records.read(results / f"{name}.jsonl")]
-        for record in found:
-            record.pop("history", None)
-        print(json.dumps(found))
+        print(json.dumps(_found(names, results, outdated)))
     else:
         from sirgcn.report.terminal import print_tables
 
-        print_tables(results, out, names)
+        print_tables(results, out, names, outdated)
+        for reason in dict.fromkeys(outdated.values()):
+            number = list(outdated.values()).count(reason)
+            told = f"not shown, {_count(number, 'run')} finished before: {reason}"
+            err.print(told, style="yellow", markup=False, highlight=False, soft_wrap=True)
     paused = [run for run, status in outcome.items() if status == "paused"]
     failed = [run for run, status in outcome.items() if status == "failed"]
     for run in failed:
@@ -366,6 +372,22 @@ def _summary(names: set[str], results: Path, outcome: "dict[Run, str]", as_json:
         )
         for run in paused:
             err.print(f"  {run}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _found(names: set[str], results: Path, outdated: dict[tuple[Any, ...], str]) -> list[dict[str, Any]]:
+    """The records without their histories; one that does not count today says why, as `outdated`."""
+    from sirgcn.report.runs import of_other_data, read_runs
+
+    paths = [results / f"{name}.jsonl" for name in sorted(names)]
+    runs = [run for path in paths if path.exists() for run in read_runs(path)]
+    others, found = of_other_data(runs), []
+    for run in runs:
+        record = {name: value for name, value in run.record.items() if name != "history"}
+        reason = outdated.get(run.key)
+        if reason is None and id(run) in others:
+            reason = "of another version of the data than the newest run"
+        found.append(record if reason is None else record | {"outdated": reason})
+    return found
 
 
 def _estimate(costs: "Sequence[Cost | None]", jobs: int) -> str:

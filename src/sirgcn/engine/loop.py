@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from sirgcn.data.graphs import sha256_of
 from sirgcn.data.losses import LOSSES_OF_BATCHES, count_labels
 from sirgcn.data.task import PARTS, Part, Task
-from sirgcn.engine.checkpoint import Checkpoints, random_state, set_random_state
+from sirgcn.engine.checkpoint import Checkpoints, random_state, set_random_state, weights_sha256
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.strict import ConfigError, read
 
@@ -80,8 +80,8 @@ class Trainer:
         config: the protocol.
         split: which of the task's splits.
         seed: of the order of batches. The caller seeds the weights.
-        checkpoints: where the state is kept; None keeps none. Those of another model, task, protocol, split or seed are
-            not taken up, unless their `of` says that they are of this training.
+        checkpoints: where the state is kept; None keeps none. Those of another model, other initial weights, another
+            task, protocol, split or seed are not taken up, unless their `of` says that they are of this training.
         every: seconds between checkpoints; 0 writes one after every step.
         should_stop: asked after every step; where it answers True, the state is saved and `Interrupted` raised.
         watcher: is shown every epoch.
@@ -99,7 +99,8 @@ class Trainer:
         should_stop: Callable[[], bool] = lambda: False,
         watcher: Watcher | None = None,
     ) -> None:
-        self.model, self.task, self.config = model, task, read(TrainConfig, config, "config")
+        config = read(TrainConfig, config, "config")
+        self.model, self.task, self.config = model, task, config
         self.split, self.seed = _at_least_0(int, split, "split"), _at_least_0(int, seed, "seed")
         self.every, self.checkpoints = _at_least_0(float, every, "every"), checkpoints
         self.should_stop, self.watcher = should_stop, watcher
@@ -130,6 +131,9 @@ class Trainer:
         check_validation(self.task, self.config, self.split)
         if self.checkpoints is None:
             return self._run()
+        if self.checkpoints.of is None:
+            # The caller's object is left alone: it may serve another training next.
+            self.checkpoints = Checkpoints(self.checkpoints.folder, self.checkpoints.keep, self._identity())
         with self.checkpoints.held():
             return self._run()
 
@@ -379,11 +383,7 @@ class Trainer:
             warnings.warn(f"no checkpoint could be written, the training goes on: {error}", stacklevel=2)
 
     def _resume(self) -> None:
-        if self.checkpoints is None:
-            return
-        if self.checkpoints.of is None:
-            self.checkpoints.of = self._identity()
-        found = self.checkpoints.load()
+        found = None if self.checkpoints is None else self.checkpoints.load()
         if found is None:
             return
         self.state = _State(**found["state"])
@@ -404,7 +404,8 @@ class Trainer:
             "data": [task.name, task.version, task.loss, task.metric, task.graphs.sha256(), splits_sha256(task)],
             # Some modules show where they are in memory.
             "model": re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.model)),
-            "weights": {name: list(tensor.shape) for name, tensor in self.model.state_dict().items()},
+            # Those before the training: another draw is another training.
+            "weights": weights_sha256(self.model),
         }
         identity: dict[str, Any] = json.loads(json.dumps(found))
         return identity

@@ -14,7 +14,7 @@ from sirgcn.engine.experiment import Experiment, ModelConfig
 from sirgcn.nn import PRESETS, SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, width_for_budget
 from sirgcn.nn.convs import find_conv
 from sirgcn.nn.networks import find_network, make_network
-from sirgcn.strict import ConfigError
+from sirgcn.strict import ConfigError, check_arguments
 
 
 class EdgeNet(nn.Module):
@@ -48,13 +48,17 @@ _NEEDED = {"dictionary_lookup": "n", "hetero_edge_count": "c"}
 def check_names(experiment: Experiment, where: str) -> None:
     """Refuse a data set, preset, convolution, network or option that is not known, by its key and with those that are.
 
-    `where` is the file. What an option's value may be is checked where the data are read and the model is built.
+    `where` is the file. An option's value is read by the annotation of the argument that it is for; what only the data
+    can tell is found out where they are read.
     """
     if experiment.kind != "complexity":
         own = experiment.data == "tables"
         options = _table_options() if own else _dataset_options(experiment, where)
+        reader = load_tables if own else find_dataset(experiment.data).reader
         for place, column in enumerate(experiment.columns):
-            _check_known(column.options, options, f"{where}: columns[{place}]: options")
+            at = f"{where}: columns[{place}]: options"
+            _check_known(column.options, options, at)
+            check_arguments(reader, column.options, f"{at}: ")
         _check_known([experiment.preset], (*_MADE, *PRESETS), f"{where}: preset")
         needed = _NEEDED.get(experiment.preset)
         for place, column in enumerate(experiment.columns):
@@ -66,12 +70,14 @@ def check_names(experiment: Experiment, where: str) -> None:
     for place, model in enumerate(experiment.models):
         row = f"{where}: models[{place}]"
         try:
-            options = (find_conv(model.conv) if model.network is None else find_network(model.network)).options
+            entry = find_conv(model.conv) if model.network is None else find_network(model.network)
         except ValueError as error:
             raise ConfigError(f"{row}: {error}") from error
+        options, build = entry.options, entry.build
         if model.network is None and experiment.kind != "complexity":
-            options = tuple(inspect.signature(SIRNet).parameters)
+            options, build = tuple(inspect.signature(SIRNet).parameters), SIRNet
         _check_known(model.options, options, f"{row}: options")
+        check_arguments(build, model.options, f"{row}: options: ")
 
 
 def _table_options() -> tuple[str, ...]:

@@ -361,22 +361,30 @@ def execute_together(
             for run in runs:
                 tell(run, BUSY, {"error": f"another process is making it: {error}"})
             return BUSY
+        except OSError as error:
+            # Say, a full disk: nothing was trained, and the next try may find room.
+            for run in runs:
+                tell(run, UNRECORDED, {"error": f"{error.filename}: the run cannot begin: {error.strerror or error}"})
+            return UNRECORDED
         return _execute(runs, settings, tell, should_stop)
 
 
 def _execute(runs: Sequence[Run], settings: Settings, tell: Report, should_stop: Callable[[], bool]) -> str:
     """Make runs of which no other process is making one."""
     status, found = DONE, list[dict[str, Any]]()
+    # Also a failed run says on which data it failed, as soon as they have been read.
+    data: dict[str, Any] = {}
     try:
         if runs[0].experiment.kind == "training":
-            found = [_train(run, settings, partial(tell, run), should_stop) for run in runs]
+            found = [_train(run, settings, partial(tell, run), should_stop, data) for run in runs]
         else:
             found = _timed(runs, settings, should_stop)
     except Interrupted:
         return PAUSED
     except Exception as error:
         status = FAILED
-        found = [{"status": FAILED, "error": str(error), "traceback": traceback.format_exc()}] * len(runs)
+        failure = {"status": FAILED, "error": str(error), "traceback": traceback.format_exc(), "data": data}
+        found = [failure] * len(runs)
     outcome = []
     for run, fields in zip(runs, found, strict=True):
         kept, record = keep(run, header(run) | fields, settings)
@@ -478,11 +486,16 @@ def _environment(device: str) -> dict[str, Any]:
 
 
 def _train(
-    run: Run, settings: Settings, tell: Callable[[str, dict[str, Any]], None], should_stop: Callable[[], bool]
+    run: Run,
+    settings: Settings,
+    tell: Callable[[str, dict[str, Any]], None],
+    should_stop: Callable[[], bool],
+    data: dict[str, Any],
 ) -> dict[str, Any]:
+    """The fields of a training's record; what they say of the data stands in `data` before it begins."""
     experiment, model = run.experiment, run.experiment.model(run.model)
     folder, task = _folder(run, settings), load_data(run, settings)
-    data = describe(task, run)
+    data |= describe(task, run)
     log, checkpoints = _Log(folder.with_name("log.jsonl"), tell), Checkpoints(folder, of=[run.config, data])
     torch.manual_seed(run.seed)
     network = build(experiment, model, task, experiment.column(run.column).options).to(settings.device)

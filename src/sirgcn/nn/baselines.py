@@ -22,6 +22,7 @@ from sirgcn.ops import Neighbors, tiled_aggregate
 from sirgcn.ops.aggregate import under_transform
 from sirgcn.ops.linear import linear
 from sirgcn.ops.linear_messages import has_hooks, known_parts
+from sirgcn.strict import Probability, Size, checked
 
 Rows = Tensor | Repeated
 
@@ -40,7 +41,8 @@ class Baseline(nn.Module):
     # Whether it begins with products of h, which are cheaper with the table of `Repeated` rows.
     projects_first = True
 
-    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0) -> None:
+    @checked
+    def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0) -> None:
         super().__init__()
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout: expected 0 <= p < 1, got {dropout}")
@@ -82,7 +84,8 @@ class Baseline(nn.Module):
 class MLP(Baseline):
     """W h_u + b: with it a network is an MLP that does not see the graph."""
 
-    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0) -> None:
+    @checked
+    def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0) -> None:
         super().__init__(in_channels, out_channels, dropout)
         self.lin = Linear(in_channels, out_channels)
 
@@ -93,7 +96,8 @@ class MLP(Baseline):
 class GCN(Baseline):
     """DGL's GraphConv: the sum of W h_v / sqrt(in_degree(u) * out_degree(v)), plus b; times edge weights if given."""
 
-    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0) -> None:
+    @checked
+    def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0) -> None:
         super().__init__(in_channels, out_channels, dropout)
         self.lin = Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
         self.bias = nn.Parameter(torch.zeros(out_channels))
@@ -113,7 +117,8 @@ class SAGE(Baseline):
     with torch's, runs on HeteroEdgeCount end in worse minima.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0, aggr: str = "mean") -> None:
+    @checked
+    def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0, aggr: str = "mean") -> None:
         super().__init__(in_channels, out_channels, dropout)
         if aggr not in ("mean", "pool"):
             raise ValueError(f"aggr: expected one of mean, pool, got {aggr!r}")
@@ -141,7 +146,8 @@ class GIN(Baseline):
 
     projects_first = False
 
-    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0, mlp_layers: int = 2) -> None:
+    @checked
+    def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0, mlp_layers: Size = 2) -> None:
         super().__init__(in_channels, out_channels, dropout)
         if mlp_layers < 1:
             raise ValueError(f"mlp_layers: expected at least 1, got {mlp_layers}")
@@ -155,7 +161,8 @@ class GIN(Baseline):
 class GAT(Baseline):
     """Per head the sum of alpha_uv W h_v, alpha = softmax(leaky_relu(a_T W h_u + a_S W h_v)) over N(u); plus b."""
 
-    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0, heads: int = 8) -> None:
+    @checked
+    def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0, heads: Size = 8) -> None:
         super().__init__(in_channels, out_channels, dropout)
         self.heads = _checked_heads(heads, out_channels)
         self.lin = Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
@@ -184,8 +191,14 @@ class GATv2(Baseline):
     are drawn as DGL draws them; those of the other as PyG does, with a W that is smaller by sqrt(2).
     """
 
+    @checked
     def __init__(
-        self, in_channels: int, out_channels: int, dropout: float = 0.0, heads: int = 1, share_weights: bool = True
+        self,
+        in_channels: Size,
+        out_channels: Size,
+        dropout: Probability = 0.0,
+        heads: Size = 1,
+        share_weights: bool = True,
     ) -> None:
         super().__init__(in_channels, out_channels, dropout)
         self.heads = _checked_heads(heads, out_channels)
@@ -213,7 +226,8 @@ class GATv2(Baseline):
 class Transformer(Baseline):
     """W_O applied to the heads' sums of alpha_uv W_V h_v, alpha = softmax(W_Q h_u . W_K h_v / sqrt(d_head))."""
 
-    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0, heads: int = 8) -> None:
+    @checked
+    def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0, heads: Size = 8) -> None:
         super().__init__(in_channels, out_channels, dropout)
         self.heads = _checked_heads(heads, out_channels)
         self.lin_query, self.lin_key, self.lin_value = (Linear(in_channels, out_channels) for _ in range(3))
@@ -242,11 +256,12 @@ class PNA(Baseline):
     AGGREGATORS = ("sum", "mean", "max", "min", "std")
     SCALERS = ("identity", "amplification", "attenuation")
 
+    @checked
     def __init__(
         self,
-        in_channels: int,
-        out_channels: int,
-        dropout: float = 0.0,
+        in_channels: Size,
+        out_channels: Size,
+        dropout: Probability = 0.0,
         aggregators: Sequence[str] = ("sum", "max", "std"),
         scalers: Sequence[str] = ("identity",),
         delta: float = 1.0,
@@ -314,13 +329,14 @@ class EGC(Baseline):
 
     AGGREGATORS = ("sum", "mean", "sym_in", "max", "std")
 
+    @checked
     def __init__(
         self,
-        in_channels: int,
-        out_channels: int,
-        dropout: float = 0.0,
-        heads: int = 8,
-        bases: int = 4,
+        in_channels: Size,
+        out_channels: Size,
+        dropout: Probability = 0.0,
+        heads: Size = 8,
+        bases: Size = 4,
         aggregators: Sequence[str] = ("sym_in",),
     ) -> None:
         super().__init__(in_channels, out_channels, dropout)
@@ -356,7 +372,10 @@ class GatedGCN(Baseline):
     That of Benchmarking GNNs, except that the gates are not handed on from layer to layer.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0, edge_dim: int | None = None) -> None:
+    @checked
+    def __init__(
+        self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0, edge_dim: int | None = None
+    ) -> None:
         super().__init__(in_channels, out_channels, dropout)
         self.lin_self, self.lin_value, self.lin_query = (Linear(in_channels, out_channels) for _ in range(3))
         self.lin_key = Linear(in_channels, out_channels, bias=False)
@@ -399,7 +418,8 @@ class FAGCN(Baseline):
 
     projects_first = False
 
-    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0, eps: float = 0.3) -> None:
+    @checked
+    def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0, eps: float = 0.3) -> None:
         super().__init__(in_channels, out_channels, dropout)
         if in_channels != out_channels:
             raise ValueError(f"in_channels: fagcn keeps the width, expected {out_channels}, got {in_channels}")

@@ -13,6 +13,7 @@ from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.encoder import is_plain_embedding
 from sirgcn.nn.linear import Linear
 from sirgcn.nn.repeated import Repeated, through
+from sirgcn.strict import Probability, Size, checked
 
 
 class SIRReadout(Aggregation):
@@ -30,6 +31,7 @@ class SIRReadout(Aggregation):
         - **output:** graph features `(B, F_out)`; a graph without nodes gets 0
     """
 
+    @checked
     def __init__(self, network: nn.Module, aggr: str = "sum") -> None:
         super().__init__()
         if aggr not in ("sum", "mean"):
@@ -75,12 +77,13 @@ class VirtualNode(nn.Module):
         residual: whether z_G is added to its update.
     """
 
+    @checked
     def __init__(
         self,
-        channels: int,
-        num_layers: int = 2,
+        channels: Size,
+        num_layers: Size = 2,
         norm: str | None = "batch",
-        dropout: float = 0.0,
+        dropout: Probability = 0.0,
         residual: bool = False,
     ) -> None:
         super().__init__()
@@ -99,7 +102,7 @@ class VirtualNode(nn.Module):
 
     def start(self, batch_size: int) -> Tensor:
         """z_G before the first layer, `[B, channels]`."""
-        if is_plain_embedding(self.embedding):
+        if is_plain_embedding(self.embedding) and len(self.embedding.weight) == 1:
             return self.embedding.weight.expand(batch_size, -1)
         device = next(self.parameters()).device
         return self.embedding(torch.zeros(batch_size, dtype=torch.int64, device=device))
@@ -144,7 +147,8 @@ class RandomFeatures(nn.Module):
         - **output:** `(*, F + channels)`
     """
 
-    def __init__(self, channels: int = 1, seed: int | None = None) -> None:
+    @checked
+    def __init__(self, channels: Size = 1, seed: int | None = None) -> None:
         super().__init__()
         if channels < 1:
             raise ValueError(f"channels: expected at least 1, got {channels}")

@@ -34,6 +34,7 @@ from sirgcn.ops.linear_messages import has_hooks, is_touched
 from sirgcn.ops.pairs import KindPairs
 from sirgcn.ops.reference import accumulation_dtype
 from sirgcn.ops.tiled import COMBINE
+from sirgcn.strict import Probability, Size, checked
 
 AGGREGATORS = ("sum", "mean", "sym", "sym_in", "max")
 """The aggregators of `SIRConv`; PyG's `add` is taken for `sum`."""
@@ -88,16 +89,17 @@ class SIRConv(MessagePassing):
         - **output:** node features `(|V_t|, F_out)` or `(B, |V|, F_out)`
     """
 
+    @checked
     def __init__(
         self,
         in_channels: int | tuple[int, int] | list[int],
-        out_channels: int,
-        hidden_channels: int | None = None,
+        out_channels: Size,
+        hidden_channels: Size | None = None,
         aggr: str = "sum",
         activation: str | Activation | nn.Module = "relu",
         edge_dim: int | None = None,
         residual: bool | nn.Module | None = None,
-        dropout: float = 0.0,
+        dropout: Probability = 0.0,
         inner_bias: bool = True,
         bias: bool = True,
         variant: str = "corrected",
@@ -299,6 +301,12 @@ class SIRConv(MessagePassing):
             return nn.Sequential(self.activation, self.lin_relation), "add"
         return self.activation, "add"
 
+    def _edge_networks(self) -> tuple[nn.Module, ...]:
+        """The parts of what acts on an edge."""
+        if self.message_network is not None:
+            return (self.message_network,)
+        return (self.activation, self.lin_relation) if self.aggr == "max" else (self.activation,)
+
     def _propagate(
         self,
         query: Tensor,
@@ -372,13 +380,11 @@ class SIRConv(MessagePassing):
             or self._aggregate_forward_pre_hooks
             or self._aggregate_forward_hooks
             or is_touched(self.aggr_module)
-            or any(has_hooks(module) for module in self._network()[0].modules())
-            # Tiles are differentiated one by one: the hook of a weight would be shown the gradient of each.
-            or any(weight._backward_hooks for weight in self._network()[0].parameters())
+            or any(_is_watched(network) for network in self._edge_networks())
         )
 
     def _has_own_steps(self) -> bool:
-        """Whether a subclass or this instance replaces a step of `propagate`, or sigma's `forward`."""
+        """Whether a subclass or this instance replaces a step of `propagate`."""
         own, cls = self.__dict__, type(self)
         return (
             any(getattr(cls, name) is not step or name in own for name, step in _STEPS.items())
@@ -386,7 +392,6 @@ class SIRConv(MessagePassing):
             # PyG itself puts one onto the instance when an explanation ends.
             or ("propagate" in own and not _is_generated(getattr(own["propagate"], "__func__", None), cls))
             or type(self.aggr_module) is not _AGGREGATIONS["max" if self.aggr == "max" else "sum"]
-            or _has_own_forward(self._network()[0])
         )
 
     def _neighbors(self, graph: Graph, source: Tensor | Repeated, target: Tensor | Repeated) -> Neighbors:
@@ -489,9 +494,12 @@ def _is_generated(propagate: object, cls: type) -> bool:
     return any(module == f"{base.__module__}_{base.__name__}_propagate" for base in cls.__mro__)
 
 
-def _has_own_forward(network: nn.Module) -> bool:
-    """Whether a sigma of the table, which is computed by its name, was given a `forward` of its own."""
-    return type(network) is Sigma and "forward" in network.__dict__
+def _is_watched(network: nn.Module) -> bool:
+    """Whether someone looks on at a message network, or gave a sigma, which is computed by its name, a `forward`."""
+    if type(network) is Sigma:
+        return is_touched(network)
+    # Tiles are differentiated one by one: the hook of a weight would be shown the gradient of each.
+    return any(map(has_hooks, network.modules())) or any(weight._backward_hooks for weight in network.parameters())
 
 
 def _owned(activation: str | Activation | nn.Module) -> nn.Module:

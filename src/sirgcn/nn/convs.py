@@ -12,6 +12,7 @@ from sirgcn.nn.baselines import EGC, FAGCN, GAT, GCN, GIN, MLP, PNA, SAGE, Gated
 from sirgcn.nn.conv import SIRConv
 from sirgcn.nn.linear import Linear
 from sirgcn.ops.activation import Sigma
+from sirgcn.strict import Probability, Size, checked
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,11 @@ def find_conv(name: str) -> Conv:
     return CONVS[name]
 
 
+@checked
 def _sir(
-    in_channels: int,
-    out_channels: int,
-    dropout: float = 0.0,
+    in_channels: Size,
+    out_channels: Size,
+    dropout: Probability = 0.0,
     edge_dim: int | None = None,
     aggr: str = "sum",
     activation: str = "relu",

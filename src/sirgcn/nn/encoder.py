@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from sirgcn.ops.checks import check_range, whole_number
 from sirgcn.ops.linear_messages import is_touched
+from sirgcn.strict import Size, checked
 
 OGB_ATOM = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 """Sizes of OGB's nine atom vocabularies."""
@@ -35,7 +36,10 @@ class CategoricalEncoder(nn.Module):
         - **output:** `(*, channels)`
     """
 
-    def __init__(self, vocabularies: int | Sequence[int], channels: int, weight_initializer: str | None = None) -> None:
+    @checked
+    def __init__(
+        self, vocabularies: int | Sequence[int], channels: Size, weight_initializer: str | None = None
+    ) -> None:
         super().__init__()
         if weight_initializer not in (None, "glorot"):
             raise ValueError(f"weight_initializer: expected glorot or None, got {weight_initializer!r}")
@@ -158,7 +162,8 @@ class PositionalEncoder(nn.Module):
 
     KINDS = ("random_walk", "laplacian")
 
-    def __init__(self, kind: str, pe_dim: int, channels: int) -> None:
+    @checked
+    def __init__(self, kind: str, pe_dim: int, channels: Size) -> None:
         super().__init__()
         if kind not in self.KINDS:
             raise ValueError(f"kind: expected one of {', '.join(self.KINDS)}, got {kind!r}")

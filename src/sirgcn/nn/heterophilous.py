@@ -17,6 +17,7 @@ from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.linear import own_weights
 from sirgcn.nn.messages import weighted_sum
 from sirgcn.ops import Neighbors
+from sirgcn.strict import Probability, Size, checked
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """From the logits of rows and their targets to a scalar."""
@@ -46,7 +47,8 @@ class NodeNetwork(nn.Module):
     # The formula of a network: (|V|, classes) from x and what was prepared.
     scores: Callable[[Tensor, Prepared], Tensor]
 
-    def __init__(self, in_channels: int, out_channels: int) -> None:
+    @checked
+    def __init__(self, in_channels: Size, out_channels: Size) -> None:
         super().__init__()
         self.in_channels = in_channels
         self.out_channels = out_channels
@@ -119,8 +121,14 @@ class H2GCN(NodeNetwork):
     :math:`D_i^{-1/2} A_i D_i^{-1/2}`. The defaults are H2GCN-2 as in its authors' scripts.
     """
 
+    @checked
     def __init__(
-        self, in_channels: int, out_channels: int, hidden_channels: int = 64, num_layers: int = 2, dropout: float = 0.5
+        self,
+        in_channels: Size,
+        out_channels: Size,
+        hidden_channels: Size = 64,
+        num_layers: Size = 2,
+        dropout: Probability = 0.5,
     ) -> None:
         super().__init__(in_channels, out_channels)
         self.num_layers = num_layers
@@ -163,13 +171,14 @@ class GloGNN(NodeNetwork):
         num_nodes: of the graph; W_A has a row for each, where delta < 1.
     """
 
+    @checked
     def __init__(
         self,
-        in_channels: int,
-        out_channels: int,
-        hidden_channels: int = 64,
-        num_layers: int = 2,
-        dropout: float = 0.0,
+        in_channels: Size,
+        out_channels: Size,
+        hidden_channels: Size = 64,
+        num_layers: Size = 2,
+        dropout: Probability = 0.0,
         alpha: float = 0.0,
         beta: float = 1.0,
         gamma: float = 0.0,

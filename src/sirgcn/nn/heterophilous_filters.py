@@ -8,6 +8,7 @@ from sirgcn.nn.adjacency import Graph, as_neighbors, with_self_loops
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.heterophilous import NodeNetwork, Prepared
 from sirgcn.nn.messages import weighted_sum
+from sirgcn.strict import Probability, Size, checked
 
 
 class GPRGNN(NodeNetwork):
@@ -25,15 +26,16 @@ class GPRGNN(NodeNetwork):
         propagation_dropout: on f(X).
     """
 
+    @checked
     def __init__(
         self,
-        in_channels: int,
-        out_channels: int,
-        hidden_channels: int = 64,
-        order: int = 10,
+        in_channels: Size,
+        out_channels: Size,
+        hidden_channels: Size = 64,
+        order: Size = 10,
         alpha: float = 0.1,
-        dropout: float = 0.5,
-        propagation_dropout: float = 0.5,
+        dropout: Probability = 0.5,
+        propagation_dropout: Probability = 0.5,
     ) -> None:
         super().__init__(in_channels, out_channels)
         self.alpha = alpha
@@ -89,16 +91,17 @@ class JacobiConv(NodeNetwork):
         dropout: on X W + b.
     """
 
+    @checked
     def __init__(
         self,
-        in_channels: int,
-        out_channels: int,
-        order: int = 10,
+        in_channels: Size,
+        out_channels: Size,
+        order: Size = 10,
         a: float = 1.0,
         b: float = 1.0,
         scale: float = 1.0,
-        input_dropout: float = 0.0,
-        dropout: float = 0.0,
+        input_dropout: Probability = 0.0,
+        dropout: Probability = 0.0,
     ) -> None:
         super().__init__(in_channels, out_channels)
         if min(a, b) <= -1:
@@ -151,13 +154,14 @@ class FSGNN(NodeNetwork):
         normalize: whether A and A + I are normalised.
     """
 
+    @checked
     def __init__(
         self,
-        in_channels: int,
-        out_channels: int,
-        hidden_channels: int = 64,
-        order: int = 3,
-        dropout: float = 0.5,
+        in_channels: Size,
+        out_channels: Size,
+        hidden_channels: Size = 64,
+        order: Size = 3,
+        dropout: Probability = 0.5,
         normalize: bool = True,
     ) -> None:
         super().__init__(in_channels, out_channels)

@@ -16,6 +16,7 @@ from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.heterophilous import Loss, NodeNetwork, Prepared
 from sirgcn.nn.messages import edge_scores, weighted_sum
 from sirgcn.ops import Neighbors
+from sirgcn.strict import Probability, Size, checked
 
 
 class CPGNN(NodeNetwork):
@@ -37,13 +38,14 @@ class CPGNN(NodeNetwork):
 
     steps: Tensor
 
+    @checked
     def __init__(
         self,
-        in_channels: int,
-        out_channels: int,
-        hidden_channels: int = 64,
-        num_layers: int = 2,
-        dropout: float = 0.0,
+        in_channels: Size,
+        out_channels: Size,
+        hidden_channels: Size = 64,
+        num_layers: Size = 2,
+        dropout: Probability = 0.0,
         pretraining: int = 400,
         prior_weight: float = 1.0,
     ) -> None:
@@ -176,13 +178,14 @@ class GBKGNN(NodeNetwork):
         gate_weight: lambda, of the gates' loss.
     """
 
+    @checked
     def __init__(
         self,
-        in_channels: int,
-        out_channels: int,
-        hidden_channels: int = 16,
-        num_layers: int = 2,
-        dropout: float = 0.5,
+        in_channels: Size,
+        out_channels: Size,
+        hidden_channels: Size = 16,
+        num_layers: Size = 2,
+        dropout: Probability = 0.5,
         gate_weight: float = 30.0,
     ) -> None:
         super().__init__(in_channels, out_channels)

@@ -40,6 +40,7 @@ from sirgcn.ops import Neighbors
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.checks import check_devices, check_range, whole_number
 from sirgcn.ops.linear_messages import is_touched
+from sirgcn.strict import Probability, Size, checked
 
 # Also those of a network that was saved or changed elsewhere.
 _LINEAR = (PyGLinear, nn.Linear)
@@ -140,12 +141,13 @@ class SIRNet(nn.Module):
         out_bias: whether the last linear layer carries a bias.
     """
 
+    @checked
     def __init__(
         self,
         in_channels: int | Sequence[int] | None,
-        hidden_channels: int,
-        out_channels: int,
-        num_layers: int,
+        hidden_channels: Size,
+        out_channels: Size,
+        num_layers: Size,
         *,
         encoder: str = "none",
         encoder_act: bool | str = False,
@@ -162,10 +164,10 @@ class SIRNet(nn.Module):
         act: str | None = "relu",
         norm: str | None = "batch",
         residual: bool = True,
-        dropout: float = 0.0,
-        input_dropout: float = 0.0,
-        conv_dropout: float = 0.0,
-        residual_dropout: float = 0.0,
+        dropout: Probability = 0.0,
+        input_dropout: Probability = 0.0,
+        conv_dropout: Probability = 0.0,
+        residual_dropout: Probability = 0.0,
         feed_forward: int = 0,
         jk: str | None = None,
         virtual_node: bool = False,
@@ -365,6 +367,14 @@ class SIRNet(nn.Module):
         )
 
     def _encoded_edges(self, edge_attr: EdgeAttr) -> EdgeAttr:
+        """What the blocks are given of edges: a pair (table, type) where there is one, unless somebody looks on."""
+        edge = self._encoded_edge_types(edge_attr)
+        if not isinstance(edge, tuple):
+            return edge
+        takers = (taker for block in self.blocks for taker in (block, getattr(block, "conv", block)))
+        return edge[0].index_select(0, edge[1]) if any(map(is_touched, takers)) else edge
+
+    def _encoded_edge_types(self, edge_attr: EdgeAttr) -> EdgeAttr:
         encoder = self.edge_encoder
         if edge_attr is None or encoder is None:
             return edge_attr
@@ -377,10 +387,8 @@ class SIRNet(nn.Module):
             if isinstance(encoder, CategoricalEncoder):
                 return (encoder(table), kind) if encoder.has_table() else encoder(table.index_select(0, kind))
             return through_edges(encoder, edge_attr)
-        if isinstance(encoder, CategoricalEncoder) and encoder.has_table():
-            return encoder.table(edge_attr)
         if isinstance(encoder, CategoricalEncoder):
-            return encoder(edge_attr)
+            return encoder.table(edge_attr) if encoder.has_table() else encoder(edge_attr)
         # PyG keeps a single feature as [E] or [E, 1].
         if isinstance(encoder, _LINEAR) and _input_width(encoder) == 1 and edge_attr.dim() == 1:
             edge_attr = edge_attr.unsqueeze(-1)
@@ -540,6 +548,10 @@ def _encoder(
     if isinstance(channels, Sequence):
         raise ValueError(f"{argument}: {kind} takes one width, got the vocabularies {list(channels)}")
     channels = whole_number(channels, argument, "the width of its input")
+    if channels < 1 and channels != -1:
+        raise ValueError(
+            f"{argument}: expected the width of its input, or -1 to read it off the first one, got {channels}"
+        )
     return (nn.Identity(), channels) if kind == "none" else (Linear(channels, hidden), hidden)
 
 

@@ -15,6 +15,7 @@ from sirgcn.nn.heterophilous_filters import FSGNN, GPRGNN, JacobiConv
 from sirgcn.nn.heterophilous_labels import CPGNN, GBKGNN
 from sirgcn.nn.linear import Linear
 from sirgcn.nn.models import SIRNet
+from sirgcn.strict import Probability, Size, checked
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,14 @@ class _FAGCN(SIRNet):
     They also drop the features before it and the edges' weights; without dropout, as in Table 5, nothing differs.
     """
 
+    @checked
     def __init__(
         self,
-        in_channels: int,
-        out_channels: int,
-        hidden_channels: int = 32,
-        num_layers: int = 2,
-        dropout: float = 0.5,
+        in_channels: Size,
+        out_channels: Size,
+        hidden_channels: Size = 32,
+        num_layers: Size = 2,
+        dropout: Probability = 0.5,
         eps: float = 0.3,
     ) -> None:
         super().__init__(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from sirgcn.engine.records import FORMAT, read, seconds_per_epoch, was_redrawn
+from sirgcn.engine.records import FORMAT, KEY, read, seconds_per_epoch, was_redrawn
 from sirgcn.strict import ConfigError, from_dict
 
 
@@ -55,6 +55,11 @@ class Run:
     def value(self) -> float:
         """The metric on the test set, in the unit of the paper's table; NaN where there is none."""
         return as_number(self.metrics.get("test")) * self.scale
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells it from other runs."""
+        return tuple(getattr(self, name) for name in KEY)
 
     @property
     def has_score(self) -> bool:
@@ -136,13 +141,14 @@ def of_other_data(runs: Iterable[Run]) -> set[int]:
     """
     agreed: dict[tuple[str, str], dict[str, Any]] = {}
     found: set[int] = set()
-    done = [run for run in runs if run.status == "done"]
-    for run in sorted(done, key=lambda run: str(run.environment.get("date", "")))[::-1]:
+    # A failed run has no date; one with data failed on those of its day, which are as new as any.
+    known = [run for run in runs if run.status == "done" or run.data]
+    for run in sorted(known, key=lambda run: str(run.environment.get("date", "9")))[::-1]:
         marks, newer = _data_marks(run), agreed.setdefault((run.experiment, run.column), {})
-        if any(newer.get(name, mark) != mark for name, mark in marks.items()):
-            found.add(id(run))
-        else:
+        if all(newer.get(name, mark) == mark for name, mark in marks.items()):
             newer |= marks
+        elif run.status == "done":
+            found.add(id(run))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
@@ -17,10 +18,15 @@ _PLAIN = Format(str, str, plain_formula)
 _COLOURS = {MARKS["better"]: "green", MARKS["worse"]: "red"}
 
 
-def print_tables(results: str | Path, console: Console, experiments: Collection[str]) -> None:
-    """Print the rows and columns that these experiments have run, from their records in the folder `results`."""
+def print_tables(
+    results: str | Path, console: Console, experiments: Collection[str], outdated: Collection[tuple[Any, ...]] = ()
+) -> None:
+    """Print the rows and columns that these experiments have run, from their records in the folder `results`.
+
+    Runs whose keys are `outdated` are left out.
+    """
     files = [path for name in sorted(experiments) if (path := Path(results) / f"{name}.jsonl").exists()]
-    runs = [run for path in files for run in read_runs(path)]
+    runs = [run for path in files for run in read_runs(path) if run.key not in outdated]
     for comparison in compare(runs):
         part = comparison.run_part()
         if part.lines:
