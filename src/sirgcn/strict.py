@@ -151,7 +151,7 @@ _hints = cache(partial(get_type_hints, include_extras=True))
 def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
     """What bears the annotations of a call's arguments: of a class its constructor."""
     inside = function.func if isinstance(function, partial) else function
-    return inside.__init__ if isinstance(inside, type) else inside
+    return inside.__init__ if isinstance(inside, type) else inside  # type: ignore[misc]
 
 
 def read(hint: Any, value: Any, where: str) -> Any:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from sirgcn.data import arrays, text
+from sirgcn.data import archives, text
 from sirgcn.data.formats import read_tables
 from sirgcn.data.frames import MISSING, Dropped
 from sirgcn.data.graphs import Graphs
@@ -291,7 +291,7 @@ def zip_of(name: str, data: bytes) -> bytes:
 
 
 def test_a_broken_npz_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "HARMLESS", 10**6)
+    monkeypatch.setattr(archives, "ARRAYS", archives.Limits(ratio=200, harmless=10**6))
     path = tmp_path / "g.npz"
     good = npz(x=np.ones((3, 1)), edge_index=np.zeros((2, 1), np.int64), y=np.array([0, 1, 1]))
     cases = {
@@ -301,7 +301,7 @@ def test_a_broken_npz_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "a pickle": (npz(x=np.array([Boom()], dtype=object)), "npz"),
         "a bare pickle": (zip_of("x.npy", pickle.dumps(Boom())), "x"),
         "no arrays": (zip_of("a.txt", b"hello"), "x"),
-        "a bomb": (zip_of("x.npy", bytes(10**7)), "npz"),
+        "a bomb": (zip_of("x.npy", bytes(10**7)), "size"),
         "no edges": (npz(x=np.ones((3, 1))), "edge_index"),
         "text": (npz(x=np.array(["a"]), edge_index=np.zeros((2, 0), np.int64)), "x"),
         "too large": (npz(x=np.ones((1, 1)), edge_index=np.full((2, 1), 2**63, np.uint64)), "edge_index"),

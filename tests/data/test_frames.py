@@ -266,7 +266,7 @@ def test_categories_are_texts_and_numbers_by_value(tmp_path: Path, reader: str) 
     found = read(tmp_path, "a,b,c,d\n1,TRUE, x,007\n1.0,false,NA,-7.00\n,,y,7.5\n")
     assert found.categories("a").tolist() == ["1", "1", None]
     assert found.categories("b").tolist() == ["true", "false", None]
-    assert found.categories("c").tolist() == [" x", None, "y"]
+    assert found.categories("c").tolist() == ["x", None, "y"]
     assert found.categories("d").tolist() == ["007", "-7", "7.5"]
     typed = frame(a=[1.0, 2.5, np.nan], b=[True, False, True], c=["NA", None, "y"], d=[2**62 + 1, 2**62, 1])
     assert typed.categories("a").tolist() == ["1", "2.5", None]

@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch_geometric.datasets import MoleculeNet
 
 from sirgcn.data import DataError
+from sirgcn.data.catalog import DATASETS
 from sirgcn.data.molecules import ATOM_VOCABULARIES, BOND_VOCABULARIES, molecule
 from sirgcn.data.tables import apply_tables, load_tables
 from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND
@@ -114,3 +116,23 @@ def test_what_is_no_molecule_is_refused_or_dropped_with_its_row(tmp_path: Path) 
         load_tables(table().assign(smiles=pd.Series(["CCO", None, "CC"])), target="label")
     with pytest.raises(DataError, match="edges: expected one table alone"):
         load_tables(table(), pd.DataFrame({"source": [1], "target": [2]}), target="label", smiles="smiles")
+
+
+@pytest.mark.parametrize("role", ["graph", "source", "destination"])
+def test_roles_that_a_table_of_molecules_does_not_have_are_refused(role: str) -> None:
+    frame = pd.DataFrame({"smiles": ["C", "CC", "CCC", "CO"], "toxic": [0, 1, 0, 1], "u": [1, 1, 2, 2]})
+    for column in ("u", "nope"):
+        named: dict[str, Any] = {role: column}
+        with pytest.raises(DataError, match=f"{role}: expected none, for every molecule is a graph.*{column}"):
+            load_tables(frame, target="toxic", **named)
+
+
+def test_folders_are_those_of_pyg() -> None:
+    theirs = {names[0]: folder for folder, names in MoleculeNet.names.items()}
+    ours = {
+        name: entry.raw[0].at(Path()).parts[1]
+        for name, entry in DATASETS.items()
+        if entry.raw and entry.raw[0].at(Path()).parts[0] == "moleculenet"
+    }
+    assert len(ours) == 8
+    assert ours == {name: theirs[name] for name in ours}

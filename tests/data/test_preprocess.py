@@ -16,6 +16,7 @@ from sirgcn.data.delimited import read_delimited
 from sirgcn.data.frames import MISSING, Dropped, Frame, Kind
 from sirgcn.data.preprocess import Column, Preprocessing, encode, fit_column, sort_names
 from sirgcn.data.roles import Roles
+from sirgcn.data.text import WHITE
 from sirgcn.data.validate import DataError
 from sirgcn.strict import ConfigError
 
@@ -156,13 +157,15 @@ def test_lists_of_another_length_are_refused() -> None:
 
 
 NAMES = st.text(min_size=1, max_size=5)
+# No white space is around a category.
+CATEGORIES = NAMES.map(lambda name: name.strip(WHITE)).filter(bool)
 
 
 @st.composite
 def columns(draw: st.DrawFn) -> Column:
     kind: Kind = draw(st.sampled_from(get_args(Kind)))
     if kind == "categorical":
-        names = draw(st.lists(NAMES, unique=True, max_size=4))
+        names = draw(st.lists(CATEGORIES, unique=True, max_size=4))
         return Column(draw(NAMES), kind, categories=tuple(names), gaps=draw(st.booleans()), rare=draw(st.booleans()))
     size = draw(st.integers(0, 4)) if kind == "list" else 1
     numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -214,6 +217,8 @@ GOOD = Preprocessing("node", Roles(id="id"), (Column("a", "numeric", (0.5,), (2.
         (["nodes", 0, "scale"], [10**400], "nodes[0].scale"),
         (["nodes", 0, "categories"], ["a"], "nodes[0].categories"),
         (["nodes", 1, "categories"], ["a", "a"], "nodes[1].categories"),
+        (["nodes", 1, "categories"], ["a", "a "], "nodes[1].categories"),
+        (["nodes", 1, "categories"], [""], "nodes[1].categories"),
         (["nodes", 1, "mean"], [1.0], "nodes[1].mean"),
         (["nodes", 0, "gaps"], "no", "nodes[0].gaps"),
         (["nodes", 0, "rare"], 0, "nodes[0].rare"),

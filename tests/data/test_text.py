@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sirgcn.data import text
-from sirgcn.data.frames import DATE, LIST, NUMBER, TRUTH
+from sirgcn.data.frames import DATE, LIST, TRUTH
+from sirgcn.data.numerals import NUMBER
 from sirgcn.data.text import ArrowText, PlainText
 
 NUMBERS = st.one_of(

@@ -69,7 +69,8 @@ def test_number_that_cannot_be_one_is_refused_by_name(make: Make, changes: dict[
 
 def test_numbers_of_numpy_and_torch_are_numbers() -> None:
     edges = torch.tensor([[0, 1], [1, 2]])
-    for number in (np.int64, np.int32, torch.tensor):
+    kinds: tuple[Callable[[int], Any], ...] = (np.int64, np.int32, torch.tensor)
+    for number in kinds:
         assert Neighbors.from_edge_index(edges, number(5)).num_sources == 5
         assert conv(out_channels=number(8)).out_channels == 8
         assert net(hidden_channels=number(8), num_layers=number(2)) is not None

@@ -4,7 +4,9 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import stat
+import struct
 import tarfile
 import tempfile
 import zipfile
@@ -13,7 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
-from typing import IO, Any
+from typing import IO, Any, cast
+
+import numpy as np
 
 from sirgcn.data.validate import DataError
 
@@ -27,17 +31,54 @@ class Limits:
     Args:
         total: bytes of all files together.
         files: their number.
-        ratio: bytes of all files for each byte of the archive (counted as one MiB if it is smaller): tables of numbers
-            stay below 30, a bomb reaches 1,000.
+        ratio: bytes of all files for each byte of the archive: tables of numbers stay below 30, a bomb reaches 1,000.
+        harmless: bytes that any archive may hold, however small it is.
     """
 
     total: int = 16 << 30
     files: int = 10_000
     ratio: int = 100
+    harmless: int = 100 << 20
 
     def bytes_of(self, archive: Path) -> int:
         """How much may come out of this archive."""
-        return min(self.total, self.ratio * max(archive.stat().st_size, CHUNK))
+        return min(self.total, max(self.harmless, self.ratio * archive.stat().st_size))
+
+
+ARRAYS = Limits(ratio=200, harmless=1 << 30)
+"""Arrays may be nearly all zeros, and take no more memory than they take unpacked."""
+
+
+def open_gzip(path: Path, limit: int | None = None) -> IO[bytes]:
+    """A .gz file that refuses to be unpacked to more than `limit` bytes; default: as `Limits` has it."""
+    return cast("IO[bytes]", _Bounded(gzip.open(path), Limits().bytes_of(path) if limit is None else limit, 0))
+
+
+def load_npz(path: Path, limit: int | None = None) -> Any:
+    """The arrays of a .npz file without pickles, unless they take more than `limit` bytes; default: as `ARRAYS` has it.
+
+    A damaged list of members is refused too.
+    """
+    with path.open("rb") as file:
+        check_zip(file, ARRAYS.bytes_of(path) if limit is None else limit)
+    return np.load(path, allow_pickle=False)
+
+
+def check_zip(file: IO[bytes], limit: int) -> None:
+    """Refuse a zip file that unpacks to more than `limit` bytes, or whose list of members is damaged."""
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+    file.seek(-_END.size, os.SEEK_END)
+    _, listed = _END.unpack(file.read())
+    if sum(member.file_size for member in members) > limit:
+        raise _too_large(limit)
+    # zipfile does not compare them; 65535 stands for a number elsewhere.
+    if listed not in (len(members), 0xFFFF):
+        raise ValueError(f"{len(members)} members where {listed} are listed")
+
+
+# The record at the end of an archive: of its 22 bytes, 2 at place 10 count the members.
+_END = struct.Struct("<10sH10x")
 
 
 @dataclass(frozen=True)
@@ -131,18 +172,18 @@ def _tar(file: IO[bytes], limit: int) -> tuple[Any, Iterator[_Member]]:
 class _Bounded(io.RawIOBase):
     """A stream that refuses to be read beyond a position, some headers apart."""
 
-    def __init__(self, file: IO[bytes], limit: int) -> None:
-        self.file, self.limit = file, limit
+    def __init__(self, file: Any, limit: int, headers: int = CHUNK) -> None:
+        self.file, self.limit, self.end = file, limit, limit + headers
 
     def read(self, size: int = -1) -> bytes:
-        room = self.limit + CHUNK - self.file.tell()
+        room = self.end - self.file.tell()
         data = self.file.read(room + 1 if size < 0 else min(size, room + 1)) if room >= 0 else b""
         if room < len(data):
             raise _too_large(self.limit)
         return data
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        if whence == 0 and offset > self.limit + CHUNK:
+        if whence == 0 and offset > self.end:
             raise _too_large(self.limit)
         return self.file.seek(offset, whence)
 
@@ -154,6 +195,10 @@ class _Bounded(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
 
 
 def _checked(found: Iterator[_Member], limits: Limits, room: int) -> list[_Member]:
@@ -198,4 +243,4 @@ def _write(member: _Member, path: Path) -> None:
 
 
 def _too_large(limit: int) -> DataError:
-    return DataError(f"expected at most {limit} bytes in it, got more", "size", value=limit)
+    return DataError(f"expected at most {limit} bytes in it when unpacked, got more", "size", value=limit)

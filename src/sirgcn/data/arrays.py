@@ -1,7 +1,5 @@
 """Graphs that are arrays already, as tables: PyG's `Data`, and `.npz` files of the same or the heterophilous layout."""
 
-import os
-import struct
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -15,6 +13,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from sirgcn.data.archives import load_npz
+from sirgcn.data.delimited import MORE
 from sirgcn.data.frames import Frame, Kind
 from sirgcn.data.graphs import Graphs, Level
 from sirgcn.data.roles import Roles, Tables
@@ -27,9 +27,6 @@ LAYOUT = {"node_features": "x", "node_labels": "y", "edges": "edge_index"} | {
     f"{part}_masks": f"{part}_mask" for part in ("train", "val", "test")
 }
 """The names of the heterophilous data sets' files, whose edges are `[E, 2]` and masks `[splits, V]`, and PyG's."""
-
-# A file that unpacks to more than this, and to this many times its size, is made to fill the memory.
-HARMLESS, GROWTH = 1 << 30, 200
 
 
 def from_data(graphs: Data | Sequence[Data], level: Level | None) -> Tables:
@@ -48,13 +45,14 @@ def from_data(graphs: Data | Sequence[Data], level: Level | None) -> Tables:
     return _of_tensors("data", found, level, True)
 
 
-def read_npz(path: Path, level: Level | None) -> Tables:
+def read_npz(path: Path, level: Level | None, limit: int | None = None) -> Tables:
     """A `.npz` file with PyG's names, or with those of the heterophilous data sets; no pickles."""
     source = str(path)
     try:
-        _check_archive(path)
-        with np.load(path, allow_pickle=False) as file:
+        with load_npz(path, limit) as file:
             found = {name: file[name] for name in file.files}
+    except DataError as error:
+        raise replace(error, message=f"{error.message}; {MORE}", source=source) from None
     except _UNREADABLE as error:
         raise DataError(f"expected arrays without pickles, got: {error}", "npz", source) from None
     tensors = {name: _tensor(source, name, array) for name, array in found.items() if name in (*NAMES, *LAYOUT)}
@@ -69,24 +67,6 @@ def read_npz(path: Path, level: Level | None) -> Tables:
 
 _UNREADABLE = (ValueError, OSError, EOFError, KeyError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """What a damaged archive, a pickle or an array that is larger than its file may raise."""
-
-
-def _check_archive(path: Path) -> None:
-    """Refuse an archive that is made to fill the memory, and one whose list of members is damaged."""
-    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
-        members = archive.infolist()
-        file.seek(-_END.size, os.SEEK_END)
-        _, listed = _END.unpack(file.read())
-    size = sum(member.file_size for member in members)
-    if size > max(HARMLESS, GROWTH * path.stat().st_size):
-        raise ValueError(f"{size:,} bytes when unpacked")
-    # zipfile does not compare them; 65535 stands for a number elsewhere.
-    if listed not in (len(members), 0xFFFF):
-        raise ValueError(f"{len(members)} members where {listed} are listed")
-
-
-# The record at the end of an archive: of its 22 bytes, 2 at place 10 count the members.
-_END = struct.Struct("<10sH10x")
 
 
 def _tensor(source: str, name: str, array: Any) -> Tensor:

@@ -1,5 +1,6 @@
 """Readers of the files of "Benchmarking Graph Neural Networks": ZINC, PATTERN, CLUSTER, MNIST and CIFAR10."""
 
+import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from sirgcn.data.archives import ARRAYS, check_zip, load_npz
 from sirgcn.data.cache import cached
 from sirgcn.data.graphs import Graphs
 from sirgcn.data.raw import digest, reading
@@ -120,6 +122,10 @@ def in_order(sizes: Sequence[int]) -> Split:
 
 
 def _parts(path: Path) -> list[list[dict[str, Tensor]]]:
+    room = ARRAYS.bytes_of(path)
+    if zipfile.is_zipfile(path):
+        with path.open("rb") as file:
+            check_zip(file, room)
     try:
         parts = torch.load(path, weights_only=True)
     except UnpicklingError:
@@ -127,6 +133,9 @@ def _parts(path: Path) -> list[list[dict[str, Tensor]]]:
         raise DataError("expected tensors alone, got something that would run code", path.name) from None
     if not isinstance(parts, list | tuple) or len(parts) != 3 or not all(isinstance(part, list) for part in parts):
         raise DataError("expected three lists of graphs", path.name)
+    # A tensor may be named any number of times, and each graph gets its own.
+    if sum(getattr(value, "nbytes", 0) for part in parts for graph in part for value in graph.values()) > room:
+        raise DataError(f"expected graphs of at most {room} bytes, got more", path.name)
     return list(parts)
 
 
@@ -145,7 +154,7 @@ def _index(path: Path) -> list[int]:
 
 
 def _zinc_compact(path: Path) -> tuple[Graphs, list[int]]:
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as raw:
+    with load_npz(path) as raw:
         tensors = {
             name: torch.from_numpy(raw[name]) for name in ("x", "edge_index", "edge_attr", "node_ptr", "edge_ptr")
         }

@@ -213,7 +213,9 @@ def _moleculenet(name: str, file: str, size: tuple[int, float, float]) -> Datase
     stem = file.split(".")[0]
     metric = "mse" if moleculenet.TABLES[stem].numbers else "roc_auc"
     licence = "CC0" if name in ("ESOL", "BBBP") else "none stated"
-    reader, raw = partial(moleculenet.moleculenet, file=stem, name=name), sources.moleculenet(name.lower(), file)
+    # PyG's names of folders: those of the data sets but for one.
+    folder = "lipo" if name == "Lipophilicity" else name.lower()
+    reader, raw = partial(moleculenet.moleculenet, file=stem, name=name), sources.moleculenet(folder, file)
     return Dataset(name, "graph", metric, size, licence, sources.MOLECULENET, reader, raw)
 
 

@@ -4,17 +4,19 @@ pandas' reader is no third: it fills short rows without a word.
 """
 
 import csv
-import gzip
 import io
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sirgcn.data import text
-from sirgcn.data.frames import NUMBER, Dropped, Frame, check_names
+from sirgcn.data.archives import open_gzip
+from sirgcn.data.frames import MOST_DROPPED, Dropped, Frame, check_names
+from sirgcn.data.numerals import NUMBER
 from sirgcn.data.text import Ints, Text, as_text
 from sirgcn.data.validate import DataError
 
@@ -25,13 +27,19 @@ Ragged = list[tuple[int, int, str]]
 """Rows with a wrong number of fields: their number, how many they have, what stands there."""
 
 
-def read_delimited(path: Path, delimiter: str, missing: tuple[str, ...], dropped: Dropped) -> Frame:
+MORE = "max_unpacked= of load_tables and apply_tables admits more"
+"""What to do about a file that is refused for its size."""
+
+
+def read_delimited(
+    path: Path, delimiter: str, missing: tuple[str, ...], dropped: Dropped, limit: int | None = None
+) -> Frame:
     """A text file with a header: UTF-8, with or without a byte order mark; quotes as in RFC 4180.
 
-    Rows are counted from 1 after the header, without blank lines.
+    Rows are counted from 1 after the header, without blank lines. A .gz file may hold `limit` bytes.
     """
     source = str(path)
-    data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    data = read_bytes(path, limit).removeprefix(b"\xef\xbb\xbf")
     _check_bytes(source, data, delimiter)
     header = next(filter(None, _records(data, delimiter)), None)
     if header is None:
@@ -41,7 +49,8 @@ def read_delimited(path: Path, delimiter: str, missing: tuple[str, ...], dropped
     if as_text(names).matches(NUMBER).all():
         raise DataError(f"expected a header with the names of the columns, got {names}", "header", source)
     try:
-        columns, rows, ragged = (_by_python if text.pa is None else _by_arrow)(data, delimiter, len(names))
+        reader = _by_python if text.pa is None else _by_arrow
+        columns, rows, ragged = reader(data, delimiter, len(names), MOST_DROPPED + 1 if dropped.lenient else 1)
     except (csv.Error, ValueError) as error:  # pyarrow's errors are ValueErrors
         raise DataError(f"expected rows of {len(names)} fields, got: {error}", "columns", source) from None
     for row, count, line in ragged:
@@ -49,23 +58,27 @@ def read_delimited(path: Path, delimiter: str, missing: tuple[str, ...], dropped
     return Frame(source, dict(zip(names, columns, strict=True)), rows, missing)
 
 
-def read_bytes(path: Path) -> bytes:
-    """A file as a whole, unpacked if its name ends in .gz."""
+def read_bytes(path: Path, limit: int | None = None) -> bytes:
+    """A file as a whole, unpacked if its name ends in .gz: to `limit` bytes at most, default as `Limits` has it."""
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        with open_gzip(path, limit) if path.suffix == ".gz" else path.open("rb") as file:
             return file.read()
+    except DataError as error:
+        raise replace(error, message=f"{error.message}; {MORE}", source=str(path)) from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"expected a file that can be read, got: {error}", "path", str(path)) from None
 
 
-def _by_arrow(data: bytes, delimiter: str, width: int) -> tuple[list[Text], Ints, Ragged]:
+def _by_arrow(data: bytes, delimiter: str, width: int, most: int) -> tuple[list[Text], Ints, Ragged]:
+    """The columns, the numbers of their rows, and the ragged rows: of these so many at most, then one is refused."""
     from pyarrow import csv as arrow_csv
 
     ragged: Ragged = []
 
     def note(row: Any) -> str:
-        # The header is row 1 of the reader.
-        ragged.append((row.number - 1, row.actual_columns, row.text))
+        # The header is row 1 of the reader. What comes after the last that is kept does not count: that one is refused.
+        if len(ragged) < most:
+            ragged.append((row.number - 1, row.actual_columns, row.text))
         return "skip"
 
     table = arrow_csv.read_csv(
@@ -79,16 +92,17 @@ def _by_arrow(data: bytes, delimiter: str, width: int) -> tuple[list[Text], Ints
             column_types={f"f{place}": text.pa.large_string() for place in range(width)}, strings_can_be_null=False
         ),
     ).slice(1)
-    rows = np.arange(1, len(table) + len(ragged) + 1)
-    rows = np.delete(rows, [row - 1 for row, _, _ in ragged])
+    last = max([len(table) + len(ragged), *(row for row, _, _ in ragged)])
+    rows = np.delete(np.arange(1, last + 1), [row - 1 for row, _, _ in ragged])
     return [as_text(column.combine_chunks()) for column in table.columns], rows, ragged
 
 
-def _by_python(data: bytes, delimiter: str, width: int) -> tuple[list[Text], Ints, Ragged]:
+def _by_python(data: bytes, delimiter: str, width: int, most: int) -> tuple[list[Text], Ints, Ragged]:
     records = [record for record in _records(data, delimiter) if record][1:]
     lengths = np.fromiter(map(len, records), np.int64, len(records))
     whole = lengths == width
-    ragged = [(at + 1, int(lengths[at]), delimiter.join(records[at])) for at in np.flatnonzero(~whole).tolist()]
+    places = np.flatnonzero(~whole)[:most].tolist()
+    ragged = [(at + 1, int(lengths[at]), delimiter.join(records[at])) for at in places]
     kept = [record for record, fits in zip(records, whole.tolist(), strict=True) if fits]
     columns = [as_text(column) for column in zip(*kept, strict=True)] if kept else [as_text([])] * width
     return columns, np.flatnonzero(whole) + 1, ragged

@@ -1,6 +1,7 @@
 """What a task's data are: sizes, degrees, labels, homophily, missing values, splits, and warnings of leaks."""
 
 import math
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -39,6 +40,7 @@ class Description:
         labels: rows of each class, or min, mean, deviation and max of numbers; rows without a label.
         homophily: label agreement along edges, of classes of nodes.
         missing: missing values by column.
+        trimmed: values by column with white space around them, which is not part of a category.
         splits: rows of each part.
         warnings: what to look at.
     """
@@ -56,6 +58,7 @@ class Description:
     labels: dict[str, Any]
     homophily: Homophily | None
     missing: dict[str, int]
+    trimmed: dict[str, int]
     splits: tuple[dict[str, int], ...]
     warnings: tuple[str, ...]
 
@@ -75,6 +78,7 @@ class Description:
             ("columns", self.columns),
             ("left out", self.left_out),
             ("missing", self.missing),
+            ("white space left out", self.trimmed),
             ("schema", {name: value for name, value in self.schema.items() if value}),
         ]
         lines = [f"{self.name} ({self.version})" if self.version else self.name]
@@ -107,6 +111,7 @@ def describe(task: Task) -> Description:
         labels=labels,
         homophily=homophily(graphs.edge_index, classes) if task.level == "node" and classes is not None else None,
         missing=dict(details.get("missing", {})),
+        trimmed=dict(details.get("trimmed", {})),
         splits=tuple({part: len(getattr(split, part)) for part in PARTS} for split in task.splits),
         warnings=tuple(_warnings(task, classes, labels, edges, degrees)),
     )
@@ -202,9 +207,28 @@ def _warnings(
         found.append(f"{edges['dropped rows']:,} rows were dropped")
     for column, count in details.get("unseen", {}).items():
         found.append(f"column {column!r} has {count:,} values outside training that training does not have")
+    found += [f"column {column!r}: {doubts}" for column, doubts in details.get("doubts", {}).items()]
+    found += _look_alikes(task)
     if classes is not None:
         found += _class_warnings(task, classes, labels)
     return found + find_leaks(task, classes)
+
+
+def _look_alikes(task: Task) -> list[str]:
+    """Categories that a reader would take for one: they differ by white space, or by how Unicode writes a letter."""
+    preprocessing = task.details.get("preprocessing")
+    columns = {"the target": task.classes}
+    if isinstance(preprocessing, Preprocessing):
+        for of, fitted in (("", preprocessing.nodes), ("edge ", preprocessing.edges)):
+            columns |= {f"column {of + column.name!r}": column.categories for column in fitted}
+    found = []
+    for column, names in columns.items():
+        shown: dict[str, str] = {}
+        for name in names:
+            other = shown.setdefault(" ".join(unicodedata.normalize("NFC", name).split()), name)
+            if other != name:
+                found.append(f"{column} has categories that look alike: {other!a} and {name!a}")
+    return found
 
 
 def _class_warnings(task: Task, classes: Tensor, labels: Mapping[str, Any]) -> list[str]:

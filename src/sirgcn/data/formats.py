@@ -6,6 +6,7 @@ Nothing that is read can run code: no pickles, no XML entities.
 import io
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,8 +16,9 @@ import pandas as pd
 from torch_geometric.data import Data
 
 from sirgcn.data import text
+from sirgcn.data.archives import ARRAYS
 from sirgcn.data.arrays import from_data, read_npz
-from sirgcn.data.delimited import read_bytes, read_delimited
+from sirgcn.data.delimited import MORE, read_bytes, read_delimited
 from sirgcn.data.frames import Dropped, Frame, Kind, check_names
 from sirgcn.data.graphs import Level
 from sirgcn.data.roles import Roles, Tables
@@ -26,26 +28,35 @@ from sirgcn.data.validate import DataError
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 PARQUET = (".parquet", ".pq")
 
+# Rows of a Parquet file that are read at once.
+PIECE = 1 << 14
+
 ENDS = Roles(source="source", destination="target")
 """Where the ends of edges stand in the tables of a whole graph, whose nodes have their ids in the index."""
 
 
 def read_tables(
-    nodes: Any, edges: Any, graphs: Any, level: Level | None, missing: tuple[str, ...], dropped: Dropped
+    nodes: Any,
+    edges: Any,
+    graphs: Any,
+    level: Level | None,
+    missing: tuple[str, ...],
+    dropped: Dropped,
+    limit: int | None = None,
 ) -> Tables:
     """The tables of any source. What holds a graph as a whole stands in the place of the nodes."""
     suffix = _suffix(nodes) if isinstance(nodes, str | os.PathLike) else None
     if suffix == ".graphml":
-        whole = read_graphml(Path(nodes))
+        whole = read_graphml(Path(nodes), limit)
     elif suffix == ".npz":
-        whole = read_npz(Path(nodes), level)
+        whole = read_npz(Path(nodes), level, limit)
     elif isinstance(nodes, Data) or (isinstance(nodes, list | tuple) and all(isinstance(g, Data) for g in nodes)):
         whole = from_data(nodes, level)
     elif all(hasattr(nodes, name) for name in ("nodes", "edges", "is_directed")):
         whole = from_networkx(nodes)
     else:
         parts = (("nodes", nodes), ("edges", edges), ("graphs", graphs))
-        found = [None if part is None else read_frame(part, name, missing, dropped) for name, part in parts]
+        found = [None if part is None else read_frame(part, name, missing, dropped, limit) for name, part in parts]
         return Tables(found[0], found[1], found[2])
     for name, part in (("edges", edges), ("graphs", graphs)):
         if part is not None:
@@ -53,7 +64,7 @@ def read_tables(
     return whole
 
 
-def read_frame(source: Any, name: str, missing: tuple[str, ...], dropped: Dropped) -> Frame:
+def read_frame(source: Any, name: str, missing: tuple[str, ...], dropped: Dropped, limit: int | None = None) -> Frame:
     """A table of any source; `name` is how a refusal calls what has no file name."""
     if isinstance(source, Frame):
         return source
@@ -62,9 +73,9 @@ def read_frame(source: Any, name: str, missing: tuple[str, ...], dropped: Droppe
     if isinstance(source, str | os.PathLike):
         suffix = _suffix(source)
         if suffix in DELIMITERS:
-            return read_delimited(Path(source), DELIMITERS[suffix], missing, dropped)
+            return read_delimited(Path(source), DELIMITERS[suffix], missing, dropped, limit)
         if suffix in PARQUET:
-            return read_parquet(Path(source))
+            return read_parquet(Path(source), limit)
         known = ", ".join([*DELIMITERS, *PARQUET])
         raise DataError(f"expected a file that ends in one of {known} (text also with .gz)", name, str(source))
     if hasattr(source, "__arrow_c_stream__"):
@@ -77,16 +88,30 @@ def read_frame(source: Any, name: str, missing: tuple[str, ...], dropped: Droppe
     raise TypeError(f"{name}: expected a path, a data frame or a graph, got {type(source).__name__}")
 
 
-def read_parquet(path: Path) -> Frame:
-    """A Parquet file."""
+def read_parquet(path: Path, limit: int | None = None) -> Frame:
+    """A Parquet file, unless it takes more than `limit` bytes when unpacked; default: as `ARRAYS` has it."""
     _pyarrow(str(path))
     from pyarrow import parquet
 
+    room = ARRAYS.bytes_of(path) if limit is None else limit
     try:
-        table = parquet.read_table(io.BytesIO(read_bytes(path)))
+        table = _in_pieces(parquet.ParquetFile(io.BytesIO(read_bytes(path, limit))), room)
+    except DataError as error:
+        raise replace(error, source=str(path)) from None
     except (ValueError, OSError, NotImplementedError) as error:  # pyarrow's errors are among them
         raise DataError(f"expected a Parquet file, got: {error}", "columns", str(path)) from None
     return _of_arrow(str(path), table)
+
+
+def _in_pieces(file: Any, room: int) -> Any:
+    """The table of a Parquet file, in which a value that repeats takes no room: its size is known only on the way."""
+    pieces, size = [], 0
+    for piece in file.iter_batches(PIECE):
+        pieces.append(piece)
+        size += piece.nbytes
+        if size > room:
+            raise DataError(f"expected at most {room} bytes in it when unpacked, got more; {MORE}", "size", value=size)
+    return text.pa.Table.from_batches(pieces, file.schema_arrow)
 
 
 def _of_arrow(source: str, table: Any) -> Frame:
@@ -144,11 +169,11 @@ class _NoDoctype(ElementTree.TreeBuilder):
         raise DataError("expected no document type, got one", "DOCTYPE")
 
 
-def read_graphml(path: Path) -> Tables:
+def read_graphml(path: Path, limit: int | None = None) -> Tables:
     """A GraphML file with one graph: its keys are columns, of the types that they declare."""
     source = str(path)
     try:
-        root = ElementTree.XML(read_bytes(path), ElementTree.XMLParser(target=_NoDoctype()))
+        root = ElementTree.XML(read_bytes(path, limit), ElementTree.XMLParser(target=_NoDoctype()))
     except DataError as error:
         raise DataError(error.message, error.field, source) from None
     except (ElementTree.ParseError, ValueError, LookupError) as error:
@@ -181,10 +206,10 @@ def read_graphml(path: Path) -> Tables:
     )
 
 
-_GRAPHML_KINDS: dict[str, Kind] = {
+_GRAPHML_KINDS: dict[str, Kind | None] = {
     **dict.fromkeys(("int", "long", "float", "double"), "numeric"),
     "boolean": "boolean",
-    "string": "categorical",
+    "string": None,
 }
 
 
@@ -205,7 +230,8 @@ def _of_elements(
             if kind not in _GRAPHML_KINDS:
                 known = ", ".join(_GRAPHML_KINDS)
                 raise DataError(f"expected a type of {known}, got {kind!r}", name, source, value=kind)
-            kinds[name] = _GRAPHML_KINDS[kind]
+            if (said := _GRAPHML_KINDS[kind]) is not None:
+                kinds[name] = said
     for row, element in enumerate(elements):
         read = set()
         for data in element.findall("data"):
@@ -220,6 +246,10 @@ def _of_elements(
                     raise DataError(inside, named[key], f"{source}, {tag}", row + 1, data[0].tag)
                 found[named[key]][row] = data.text or ""
     rows = np.arange(1, len(elements) + 1)
-    columns = {name: as_text(values) for name, values in found.items()}
+    # Strings have the type of text, as in a data frame; numbers and truth are read from text.
+    columns = {
+        name: as_text(values) if name in kinds or name in attributes else pd.Series(values, dtype=object)
+        for name, values in found.items()
+    }
     index = pd.Index(np.array([element.get("id") for element in elements], dtype=object))
     return Frame(f"{source}, {tag}", columns, rows, ("",), kinds, index)

@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, TypeGuard, get_args
 
 import numpy as np
 import pandas as pd
 
+from sirgcn.data.numerals import NUMBER, Numerals, plainly
 from sirgcn.data.text import ArrowText, Bools, Floats, Ints, Objects, PlainText, Text, as_text
 from sirgcn.data.typed import check_lengths, days, of_series, texts
 from sirgcn.data.validate import DataError
@@ -22,8 +24,9 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 """Texts that stand for a missing value in a text file. An id is read as it stands and cannot be missing."""
 
-NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-INFINITY = "[+-]?(?:[Ii]nf(?:inity)?|INF(?:INITY)?)"
+BLANK = ("",)
+"""What is missing in every source, whatever stands for it besides: no text, or white space alone."""
+
 DATE = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}:[0-9]{2})?)?"
@@ -40,9 +43,6 @@ EXPECTED: dict[Kind, str] = {
     "time": "a date such as 2024-01-31, with or without a time of day",
 }
 
-# A column that holds numbers in nine rows of ten is a column of numbers with mistakes in it.
-MOSTLY = 0.9
-
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -54,7 +54,7 @@ class Frame:
         source: the name of the file or object.
         columns: `Text` (as it stands in a text file), pandas' columns, or numbers `[rows, width]`.
         rows: each row's number in the source, counted from 1.
-        missing: texts that stand for a missing value, in a text file.
+        missing: texts that stand for a missing value, in a text file; blanks do in all.
         kinds: what columns hold, where that has been said.
         index: ids of the rows that are no column.
     """
@@ -121,7 +121,7 @@ class Frame:
             raise self.error("expected a column of ids, got none", label)
         else:
             text = as_text(texts(pd.Series(values.array)))
-        absent = text.null() | text.isin([""])
+        absent = text.null() | text.isin(BLANK)
         if absent.any():
             raise self.error("expected an id, got none", label, int(absent.argmax()))
         return text, text.objects() if _is_text(values) else np.asarray(values)
@@ -130,31 +130,55 @@ class Frame:
         """What a column holds: what was said, what its type says, or what all its texts are; None if it is empty."""
         if column in self.kinds:
             return self.kinds[column]
+        kind: Kind | None = self._once(column, "kind", lambda: self._find_kind(column))
+        return kind
+
+    def _find_kind(self, column: str) -> Kind | None:
         kind, values = self._held(column)
         absent = self.absent(column)
         if absent.all():
             return None
-        if kind is not None or not _is_text(values):
+        if not _is_text(values):
             return kind
-        here = values.take(~absent)
-        numbers = here.matches(NUMBER)
-        if numbers.all():
-            return "numeric"
-        for found, form in (("boolean", TRUTH), ("list", r"\[(?s:.*)"), ("time", DATE)):
-            if here.matches(form).all():
-                return found  # type: ignore[return-value]
-        # Numbers and infinities are no categories, however many there are of either.
-        if numbers.mean() >= MOSTLY or (numbers.any() and here.take(~numbers).matches(INFINITY).all()):
-            place = int(np.flatnonzero(~absent)[~numbers][0])
+        kind = kind or _form(values.take(~absent))
+        if kind == "categorical":
+            self._check_numerals(column)
+        return kind
+
+    def doubts(self, column: str) -> str | None:
+        """What is odd about a column of categories that nobody said to be one: that half of it looks like numbers."""
+        if column in self.kinds or self.kind(column) != "categorical":
+            return None
+        numerals = self._numerals(column)
+        text = numerals.doubtful()
+        if text is None:
+            return None
+        place = int(np.flatnonzero(~self.absent(column))[text])
+        shown = f"{self.value(column, place)!r} in row {self.rows[place]}"
+        return (
+            f"{numerals.count:,} of {len(numerals):,} texts look like numbers, such as {shown}, and are read as "
+            f"categories; kinds={{{column!r}: 'categorical'}} says that they are"
+        )
+
+    def _check_numerals(self, column: str) -> None:
+        values = self.columns[column]
+        is_typed = isinstance(values, pd.Series)
+        if is_typed and isinstance(values.dtype, pd.CategoricalDtype):
+            # Its type says that they are categories.
+            return
+        numerals = self._numerals(column)
+        text = numerals.mistake(is_typed)
+        if text is not None:
+            place = int(np.flatnonzero(~self.absent(column))[text])
             value = self.value(column, place)
-            raise self.error(
-                f"expected a number as in {numbers.sum():,} other rows, got {value!r}; if these are categories, say "
-                f"kinds={{{column!r}: 'categorical'}}",
-                column,
-                place,
-                value,
-            )
-        return "categorical"
+            said = f"if these are categories, say kinds={{{column!r}: 'categorical'}}"
+            raise self.error(f"{numerals.complaint(value)}; {said}", column, place, value)
+
+    def _numerals(self, column: str) -> Numerals:
+        found: Numerals = self._once(
+            column, "numerals", lambda: Numerals.of(self._held(column)[1].take(~self.absent(column)))
+        )
+        return found
 
     def absent(self, column: str) -> Bools:
         """Where a column has no value."""
@@ -163,7 +187,7 @@ class Frame:
     def _find_absent(self, column: str) -> Any:
         _, values = self._held(column)
         if _is_text(values):
-            return values.null() | values.isin(self.missing)
+            return values.null() | values.isin((*BLANK, *self.missing))
         return np.isnan(values) if values.ndim == 1 else np.isnan(values).all(axis=1)
 
     def numbers(self, column: str, kind: Kind = "numeric") -> Floats:
@@ -192,7 +216,10 @@ class Frame:
         return self._checked(column, found)
 
     def categories(self, column: str) -> Objects:
-        """A column as texts, None where there is none; 1 and 1.0 are one category, and so are True and true."""
+        """A column as texts, None where there is none.
+
+        1 and 1.0 are one category, and so are True and true, and x with and without white space around it.
+        """
         raw = self.columns[column]
         if not _is_text(raw):
             held = None if column in self.kinds else self._held(column)[0]
@@ -200,10 +227,17 @@ class Frame:
                 raise self._unexpected(column, "categorical", 0)
             if held == "numeric":
                 self.numbers(column)
-            return as_text(texts(raw)).names()
-        found = raw.names()
-        found[self.absent(column)] = None
+            text = as_text(texts(raw))
+            found, absent = text.names(), text.isin(BLANK)
+        else:
+            found, absent = raw.names(), self.absent(column)
+        found[absent] = None
         return found
+
+    def trimmed(self, column: str) -> int:
+        """How many categories have white space around them, which is not read."""
+        values = self._held(column)[1]
+        return int((values.spaced() & ~self.absent(column)).sum()) if _is_text(values) else 0
 
     def vectors(self, column: str) -> Floats:
         """A column of lists of one length as numbers `[rows, length]`, a row of NaN where there is none."""
@@ -229,6 +263,9 @@ class Frame:
         values = self.columns[column]
         if not isinstance(values, pd.Series):
             return None if _is_text(values) else "list", values
+        if self.kinds.get(column) == "categorical" and values.dtype.kind in "OmMc":
+            # Also values that have no kind together.
+            return "categorical", self._once(column, "texts", lambda: as_text(texts(values)))
         return self._once(column, "held", lambda: of_series(values, partial(self._refusal, column)))
 
     def _once(self, column: str, what: str, find: Callable[[], Any]) -> Any:
@@ -257,7 +294,9 @@ class Frame:
 
     def _unexpected(self, column: str, kind: Kind, place: int) -> DataError:
         value = self.value(column, place)
-        return self.error(f"expected {EXPECTED[kind]}, got {value!r}", column, place, value)
+        plain = plainly(value) if kind == "numeric" and isinstance(value, str) else None
+        advice = "" if plain is None else f": write {plain}"
+        return self.error(f"expected {EXPECTED[kind]}, got {value!r}{advice}", column, place, value)
 
     def value(self, column: str, place: int) -> Any:
         """What stands at a place of a column."""
@@ -265,6 +304,10 @@ class Frame:
         if isinstance(values, pd.Series):
             return _plain(values.iloc[place])
         return values.take(np.array([place])).objects()[0] if _is_text(values) else values[place].tolist()
+
+
+MOST_DROPPED = 1_000_000
+"""Rows that may be left out of a task's tables: a file in which more are wrong is another file than was meant."""
 
 
 @dataclass
@@ -278,13 +321,17 @@ class Dropped:
         """Raise the refusal, or note its row."""
         if not self.lenient:
             raise error
+        if len(self.rows) >= MOST_DROPPED:
+            raise replace(error, message=f"expected at most {MOST_DROPPED:,} rows to leave out; {error.message}")
         self.rows.append((error.source or "", error.row, error.field, str(error.value), error.message))
 
-    def note(self, frame: Frame, bad: Bools, column: str, reason: str) -> None:
-        """Refuse the first bad row, or note them all."""
+    def note(
+        self, frame: Frame, bad: Bools, column: str, reason: str, hints: Mapping[int, str] = MappingProxyType({})
+    ) -> None:
+        """Refuse the first bad row, or note them all; `hints` by place say more."""
         for place in np.flatnonzero(bad)[: None if self.lenient else 1].tolist():
             value = frame.value(column, place)
-            self.refuse(frame.error(f"{reason}, got {value!r}", column, place, value))
+            self.refuse(frame.error(f"{reason}, got {value!r}{hints.get(place, '')}", column, place, value))
 
     def write(self, path: Path) -> None:
         """The rows as CSV: table, row, column, value, reason; a value that is a formula to a spreadsheet is text."""
@@ -304,6 +351,12 @@ def check_names(source: str, names: Sequence[str]) -> None:
         if name in seen:
             raise DataError(f"expected every name once, got {name!r} twice", "header", source, value=name)
         seen.add(name)
+
+
+def _form(here: Text) -> Kind:
+    """What all texts of a column are."""
+    forms: dict[Kind, str] = {"numeric": NUMBER, "boolean": TRUTH, "list": r"\[(?s:.*)", "time": DATE}
+    return next((kind for kind, form in forms.items() if here.matches(form).all()), "categorical")
 
 
 def _plain(value: Any) -> Any:

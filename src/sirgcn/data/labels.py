@@ -86,6 +86,8 @@ class Labels:
         loss: of `LOSSES`.
         metric: of `METRICS`.
         inferred: what was inferred, in words.
+        doubts: what is odd about the columns of classes, in words.
+        trimmed: how many classes of a column have white space around them, which is not read.
     """
 
     level: Level
@@ -95,6 +97,8 @@ class Labels:
     loss: str
     metric: str
     inferred: dict[str, str] = field(default_factory=dict)
+    doubts: dict[str, str] = field(default_factory=dict)
+    trimmed: dict[str, int] = field(default_factory=dict)
 
     @property
     def outputs(self) -> int:
@@ -176,7 +180,18 @@ def _one_target(frame: Frame, name: str, level: Level, task: TaskKind | None, me
         raise frame.error(f"expected at least two classes, got {', '.join(classes) or 'none'}", name)
     y = torch.from_numpy(codes_of(texts, classes))
     metric = _metric(metric, OF_CLASSES + OF_TWO if len(classes) == 2 else OF_CLASSES)
-    return Labels(level, (name,), y, tuple(classes), "cross_entropy", metric, inferred)
+    doubts, trimmed = frame.doubts(name), frame.trimmed(name)
+    return Labels(
+        level,
+        (name,),
+        y,
+        tuple(classes),
+        "cross_entropy",
+        metric,
+        inferred,
+        {} if doubts is None else {name: doubts},
+        {name: trimmed} if trimmed else {},
+    )
 
 
 def _infer_task(frame: Frame, name: str, kind: str) -> tuple[TaskKind, str]:
@@ -244,7 +259,7 @@ def find_splits(
         return Split.draw(len(labelled), seed, fractions, strata), None, f"drawn {stratified}, seed {seed}, {shares}"
     name = split or known(frame, ("split",))
     assert name is not None
-    words = np.array([(word or "").strip().lower() for word in frame.categories(name)], dtype=object)
+    words = np.array([(word or "").lower() for word in frame.categories(name)], dtype=object)
     parts = np.array([SPLIT_NAMES.get(word, word) for word in words], dtype=object)
     strange = (parts != "") & ~np.isin(parts, PARTS)
     if strange.any():

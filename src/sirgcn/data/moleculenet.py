@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sirgcn.data.archives import open_gzip
 from sirgcn.data.cache import cached
 from sirgcn.data.graphs import Graphs
 from sirgcn.data.molecules import ATOM_VOCABULARIES, BOND_VOCABULARIES, molecule
@@ -80,8 +81,8 @@ def moleculenet(
     path = next((found for ending in (".csv", ".csv.gz") if (found := folder / f"{file}{ending}").exists()), None)
     if path is None:
         raise DataError("is not there", f"{file}.csv", str(folder))
-    with reading(path):
-        frame = pd.read_csv(path)
+    with reading(path), open_gzip(path) if path.suffix == ".gz" else path.open("rb") as content:
+        frame = pd.read_csv(content)
         smiles = frame.iloc[:, table.smiles].astype(str).tolist()
         y = torch.from_numpy(frame.iloc[:, table.targets].to_numpy(np.float32, copy=True))
         header: dict[str, Any] = {"file": digest([path]), "rule": _RULE}

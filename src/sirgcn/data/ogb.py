@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric.utils import add_remaining_self_loops, coalesce, to_undirected
 
+from sirgcn.data.archives import open_gzip
 from sirgcn.data.graphs import Graphs
 from sirgcn.data.molecules import ATOM_VOCABULARIES, BOND_VOCABULARIES
 from sirgcn.data.raw import reading
@@ -97,8 +98,8 @@ def molecules(folder: Path, name: str = "ogbg-molhiv", bonds: bool = True, versi
 
 
 def _table(path: Path, dtype: Any) -> NDArray[Any]:
-    with reading(path):
-        return pd.read_csv(path, header=None, dtype=dtype).to_numpy(copy=True)
+    with reading(path), open_gzip(path) as file:
+        return pd.read_csv(file, header=None, dtype=dtype).to_numpy(copy=True)
 
 
 def _column(path: Path, dtype: Any) -> NDArray[Any]:

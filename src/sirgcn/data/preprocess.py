@@ -16,7 +16,7 @@ from sirgcn.data.formats import read_frame
 from sirgcn.data.frames import KINDS, MISSING, Dropped, Frame, Kind
 from sirgcn.data.graphs import Level
 from sirgcn.data.roles import Roles
-from sirgcn.data.text import Bools, Floats, Objects
+from sirgcn.data.text import WHITE, Bools, Floats, Objects
 from sirgcn.data.validate import DataError
 from sirgcn.strict import check_fields, checked
 
@@ -167,7 +167,7 @@ class Preprocessing:
         nodes: the columns that become node features; none: every node gets the feature 1 (or is an atom).
         edges: the columns that become edge features.
         directed: whether edges go one way.
-        missing: texts that stand for a missing value.
+        missing: texts that stand for a missing value, as blanks do always.
         targets: the columns that hold the targets.
         classes: the names of the classes, in order; none where targets are numbers.
     """
@@ -303,6 +303,8 @@ def _read_column(read: _Reader) -> Column:
         read.fail("scale", "numbers above 0")
     if len(set(column.categories)) < len(column.categories) or (column.categories and column.kind != "categorical"):
         read.fail("categories", "every category once, of a categorical column")
+    if any(not name or name != name.strip(WHITE) for name in column.categories):
+        read.fail("categories", "categories without white space around them, as they are read")
     return column
 
 

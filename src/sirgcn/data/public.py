@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
 
+from sirgcn.data.archives import load_npz
 from sirgcn.data.graphs import Graphs
 from sirgcn.data.raw import reading
 from sirgcn.data.task import Schema, Split, Task
@@ -31,7 +32,7 @@ def heterophilous(folder: Path, name: str, version: str = "") -> Task:
     Two classes: one logit, binary cross-entropy, ROC-AUC; more: cross-entropy and accuracy. The published splits.
     """
     path = folder / f"{name}.npz"
-    with reading(path), path.open("rb") as file, np.load(file, allow_pickle=False) as raw:
+    with reading(path), load_npz(path) as raw:
         x = torch.from_numpy(raw["node_features"]).float()
         y = torch.from_numpy(raw["node_labels"]).long()
         edge_index = _edges(torch.from_numpy(raw["edges"]).long().t(), x.size(0), undirected=True)
@@ -163,6 +164,9 @@ def _planetoid_edges(path: Path) -> Tensor:
         if not isinstance(neighbors, dict) or not all(isinstance(found, list) for found in neighbors.values()):
             raise DataError("expected a dict of lists", "graph")
         count = torch.tensor([len(found) for found in neighbors.values()])
+        # A list may be named any number of times; a neighbour of a list of its own takes two bytes or more.
+        if int(count.sum()) > path.stat().st_size:
+            raise DataError(f"expected a list for each node, got {int(count.sum())} neighbours", "graph")
         source = torch.tensor(list(neighbors), dtype=torch.int64).repeat_interleave(count)
         return torch.stack([source, torch.tensor([node for found in neighbors.values() for node in found])])
 

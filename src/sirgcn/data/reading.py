@@ -102,10 +102,11 @@ def read(
     missing: tuple[str, ...],
     kinds: Mapping[str, Kind],
     dropped: Dropped,
+    limit: int | None,
     asked: bool = True,
 ) -> Read:
     """The tables of `load_tables`, or, not `asked`, of `apply_tables`; `given` names columns."""
-    tables = read_tables(nodes, edges, graphs, level, missing, dropped)
+    tables = read_tables(nodes, edges, graphs, level, missing, dropped, limit)
     tables = _with_kinds(tables, kinds)
     frames = [table for table in (tables.nodes, tables.graphs, tables.edges) if table is not None]
     if not frames:
@@ -118,6 +119,10 @@ def read(
     if smiles is not None:
         if tables.edges is not None or len(frames) > 1:
             raise DataError("expected one table alone beside a column of molecules", "edges")
+        for role in ("graph", "source", "destination"):
+            if given.get(role) is not None:
+                told = f"expected none, for every molecule is a graph (id= names its id), got {given[role]!r}"
+                raise DataError(told, role, frames[0].source)
         key = given.get("id")
         key = frames[0].find("id", key) if key is not None else known(frames[0], ("id", "mol_id"))
         structure, kept, atoms, bonds = read_molecules(frames[0], smiles, key, dropped)

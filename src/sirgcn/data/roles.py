@@ -106,8 +106,8 @@ def find_roles(tables: Tables, given: Mapping[str, str | None], asked: bool = Tr
 
 
 def known(frame: Frame, names: Sequence[str]) -> str | None:
-    """The column that has the first of these names, whatever its case."""
-    lower = {name.lower(): name for name in reversed(list(frame.columns))}
+    """The column that has the first of these names, whatever its case and the white space around it."""
+    lower = {name.strip().lower(): name for name in reversed(list(frame.columns))}
     return next((lower[name] for name in names if name in lower), None)
 
 

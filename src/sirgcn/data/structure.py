@@ -1,5 +1,6 @@
 """From tables to the graphs' structure: ids to places, edges both ways, graphs one after the other."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,14 +53,15 @@ def connect(tables: Tables, roles: Roles, directed: bool, dropped: Dropped) -> S
     graph = None if within is None or named.graphs is None else edges.ids(within)[0].positions(named.graphs)
     source, destination = (named.places(edges.ids(column)[0], graph) for column in (roles.source, roles.destination))
     bad = np.zeros(len(edges), dtype=np.bool_)
-    for column, wrong, expected in (
-        (within, None if graph is None else graph < 0, "a graph that has nodes"),
-        (roles.source, source < 0, "the id of a node"),
-        (roles.destination, destination < 0, "the id of a node"),
-        (roles.destination, named.across(source, destination), "a node of the source's graph"),
+    for column, wrong, known, expected in (
+        (within, None if graph is None else graph < 0, named.graphs, "a graph that has nodes"),
+        (roles.source, source < 0, named.values, "the id of a node"),
+        (roles.destination, destination < 0, named.values, "the id of a node"),
+        (roles.destination, named.across(source, destination), None, "a node of the source's graph"),
     ):
-        if column is not None and wrong is not None:
-            dropped.note(edges, wrong & ~bad, column, f"expected {expected}")
+        if column is not None and wrong is not None and wrong.any():
+            hints = {} if known is None else _spaced(edges.ids(column)[0], known, wrong)
+            dropped.note(edges, wrong & ~bad, column, f"expected {expected}", hints)
             bad |= wrong
     rest = edges.only(name for name in edges.columns if name not in (roles.source, roles.destination, within))
     if bad.any():
@@ -73,6 +75,15 @@ def connect(tables: Tables, roles: Roles, directed: bool, dropped: Dropped) -> S
     if named.graph is None or named.graph_ids is None:
         return structure
     return _grouped(structure, named.graph, named.graph_ids)
+
+
+def _spaced(text: Text, known: Text, wrong: Bools) -> dict[int, str]:
+    """What to say of ids that are not known, by place, where white space is the cause."""
+    places = np.flatnonzero(wrong)
+    strange = text.take(places)
+    near = (strange.positions(known) < 0) & (strange.stripped().positions(known.stripped()) >= 0)
+    hint = "; another id differs from it by white space alone, and ids are compared as they stand"
+    return dict.fromkeys(places[near].tolist(), hint)
 
 
 def _grouped(one: Structure, graph: Ints, graph_ids: Objects) -> Structure:
@@ -149,6 +160,8 @@ def _name(tables: Tables, roles: Roles, within: str | None) -> _Named:
     if len(ids) == 0:
         raise DataError("expected at least one node, got none", "nodes", frame.source)
     graph, known_graphs, graph_ids = _graphs(frame, graph_text, graph_ids, graphs, roles)
+    columns = [roles.source, roles.destination] if nodes is None else [roles.id]
+    _refuse_twins(frame, columns, text, None if within is None else graph)
     code, values = text.codes()
     key = code if graph is None or within is None else graph * len(values) + code
     if nodes is None:
@@ -165,6 +178,26 @@ def _name(tables: Tables, roles: Roles, within: str | None) -> _Named:
     return _Named(ids, values, pd.Index(key), graph, known_graphs, graph_ids)
 
 
+def _refuse_twins(frame: Frame, columns: Sequence[str | None], text: Text, graph: Ints | None = None) -> None:
+    """Refuse two ids of a graph that differ by white space alone: one is a slip, and would be a node of its own.
+
+    The text is that of the columns, one below the other.
+    """
+    if not text.spaced().any():
+        return
+    of = np.zeros(len(text), np.int64) if graph is None else graph
+    keys = pd.DataFrame({"graph": of, "code": text.codes()[0], "bare": text.stripped().codes()[0]})
+    first = keys.reset_index().groupby(["graph", "bare"])["index"].transform("first").to_numpy()
+    twin = keys["code"].to_numpy() != keys["code"].to_numpy()[first]
+    if twin.any():
+        place = int(twin.argmax())
+        value, other = text.take(np.array([place, first[place]])).objects()
+        got = f"{value!r} and, in row {frame.rows[first[place] % len(frame)]}, {other!r}"
+        column = columns[place // len(frame)] or "id"
+        message = f"expected ids that differ by more than white space, got {got}"
+        raise frame.error(message, column, place % len(frame), value)
+
+
 def _graphs(
     frame: Frame, text: Text | None, ids: Objects | None, graphs: Frame | None, roles: Roles
 ) -> tuple[Ints | None, Text | None, Objects | None]:
@@ -172,10 +205,12 @@ def _graphs(
     if text is None or ids is None or roles.graph is None:
         return None, None, None
     if graphs is None:
+        _refuse_twins(frame, [roles.graph, roles.graph], text)
         graph, values = text.codes()
         return graph, values, ids[np.unique(graph, return_index=True)[1]]
     label = roles.key or "graph"
     values, ids = graphs.ids(roles.key)
+    _refuse_twins(graphs, [label], values)
     again = values.positions(values) != np.arange(len(values))
     if again.any():
         place = int(again.argmax())
@@ -183,9 +218,11 @@ def _graphs(
         raise graphs.error(f"expected every id once, got {value!r} again", label, place, value)
     graph = text.positions(values)
     if (graph < 0).any():
-        place = int((graph < 0).argmax()) % len(frame)
-        value = frame.value(roles.graph, place)
-        raise frame.error(f"expected a graph of {graphs.source}, got {value!r}", roles.graph, place, value)
+        place = int((graph < 0).argmax())
+        value = frame.value(roles.graph, place % len(frame))
+        hint = _spaced(text, values, graph < 0).get(place, "")
+        message = f"expected a graph of {graphs.source}, got {value!r}{hint}"
+        raise frame.error(message, roles.graph, place % len(frame), value)
     empty = np.bincount(graph, minlength=len(values)) == 0
     if empty.any():
         place = int(empty.argmax())

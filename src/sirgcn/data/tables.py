@@ -52,6 +52,7 @@ def load_tables(
     missing: Collection[str] = MISSING,
     on_error: Literal["raise", "skip"] = "raise",
     dropped: str | os.PathLike[str] | None = None,
+    max_unpacked: int | None = None,
     name: str | None = None,
 ) -> Task:
     """A task from a user's own tables; `describe` shows all that was inferred.
@@ -68,7 +69,7 @@ def load_tables(
         level: what the target belongs to; default: the table that has it. "graph" also takes a column of the nodes
             that is the same in all nodes of a graph.
         id: the nodes' ids; default: id, node_id or node, or a pandas frame's index. Ids are compared as text, exactly
-            as they stand: 007 is not 7, and NA is an id.
+            as they stand: 007 is not 7, and NA is an id. Ids that differ by white space alone are refused.
         source: where an edge starts; default: the usual names (source, src, from, ...).
         destination: where it ends (target, destination, dst, to, ...).
         graph: the graph of a node, and of an edge if the edges have it too (then ids may repeat from graph to graph);
@@ -78,6 +79,8 @@ def load_tables(
         features: columns of the nodes to use; default: all others.
         edge_features: columns of the edges to use; default: all others.
         kinds: what columns hold, where it is not what their values say: numeric, boolean, categorical, list or time.
+            Texts that nearly all look like numbers ("3,14", "$5", "5 kg") are refused unless they are said to be
+            categorical.
         directed: whether an edge goes one way only; default: as the source says, else no. Undirected, every edge is
             there both ways, equally often: a row without a partner the other way gets one, with the same features.
         task: default: classification of names, truth values and up to 20 different whole numbers, else regression.
@@ -85,10 +88,13 @@ def load_tables(
         seed: of a split that is drawn.
         fractions: of train, val and test in a split that is drawn.
         standardise: numbers to mean 0 and deviation 1 over the training rows.
-        missing: texts that stand for a missing value in a text file.
+        missing: texts that stand for a missing value in a text file; in every source, empty texts and blanks do.
         on_error: "skip" leaves out rows with a wrong number of fields, edges to unknown nodes and molecules that
             cannot be read, counts them and writes them to `dropped` with the reason; all else is refused always.
         dropped: the file for them.
+        max_unpacked: bytes that a compressed file (.gz, .npz, Parquet) may take when unpacked; default: 100 times the
+            size of a .gz file or 100 MiB, 200 times the size of the others or 1 GiB, whichever is more, and 16 GiB at
+            most.
         name: of the task; default: of the file.
 
     Raises:
@@ -96,7 +102,7 @@ def load_tables(
     """
     left_out = _dropped(on_error, dropped)
     given = {"id": id, "source": source, "destination": destination, "graph": graph, "smiles": smiles}
-    found = read(nodes, edges, graphs, level, given, directed, tuple(missing), kinds or {}, left_out)
+    found = read(nodes, edges, graphs, level, given, directed, tuple(missing), kinds or {}, left_out, max_unpacked)
     labels = find_labels(found.items, [target] if isinstance(target, str) else list(target), level, task, metric)
     if found.splits and split is None:
         splits, split_column, drawn = found.splits, None, "masks of the source"
@@ -124,6 +130,8 @@ def load_tables(
             **found.details(),
             "inferred": {**found.inferred(given), **labels.inferred, "split": drawn},
             "missing": fitting.missing,
+            "trimmed": labels.trimmed | fitting.trimmed,
+            "doubts": labels.doubts | fitting.doubts,
             "left_out": fitting.left_out,
             "unseen": unseen,
             "self_loops": loops,
@@ -164,6 +172,7 @@ def apply_tables(
     unknown: Unknown = "raise",
     on_error: Literal["raise", "skip"] = "raise",
     dropped: str | os.PathLike[str] | None = None,
+    max_unpacked: int | None = None,
 ) -> Inputs:
     """New tables as graphs, read as those of the training; targets and columns that it did not use may be absent.
 
@@ -176,11 +185,12 @@ def apply_tables(
             their name ("raise"), or read as other and missing values ("other").
         on_error: as in `load_tables`.
         dropped: as in `load_tables`.
+        max_unpacked: as in `load_tables`.
     """
     left_out = _dropped(on_error, dropped)
     level, roles = preprocessing.level, preprocessing.roles
     directed, missing = preprocessing.directed, preprocessing.missing
-    found = read(nodes, edges, graphs, level, vars(roles), directed, missing, {}, left_out, asked=False)
+    found = read(nodes, edges, graphs, level, vars(roles), directed, missing, {}, left_out, max_unpacked, asked=False)
     x, edge_attr, _ = found.features(preprocessing, unknown)
     structure = found.items.structure
     graph_count = 1 if structure.graph_ids is None else len(structure.graph_ids)
@@ -196,13 +206,19 @@ def apply_tables(
 
 @dataclass(frozen=True)
 class _Fitting:
-    """Preprocessing fitted on the training rows; what was missing in the columns, and which were left out and why."""
+    """Preprocessing fitted on the training rows; and what there is to say of the columns.
+
+    That is, by column: how many values are missing, how many have white space around them, what is odd about it, and
+    why it was left out.
+    """
 
     found: Read
     labels: Labels
     split_column: str | None
     standardise: bool
     missing: dict[str, int] = field(default_factory=dict)
+    trimmed: dict[str, int] = field(default_factory=dict)
+    doubts: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def fit(self, split: Split, features: Sequence[str] | None, edge_features: Sequence[str] | None) -> Preprocessing:
@@ -252,10 +268,17 @@ class _Fitting:
             if kind is None or reason is not None:
                 self.left_out[label] = str(reason)
                 continue
-            if gaps := int(frame.absent(name).sum()):
-                self.missing[label] = gaps
+            self._note(frame, name, kind, label)
             columns.append(fit_column(frame, name, kind, rows, self.standardise))
         return tuple(columns)
+
+    def _note(self, frame: Frame, name: str, kind: Kind, label: str) -> None:
+        if gaps := int(frame.absent(name).sum()):
+            self.missing[label] = gaps
+        if kind == "categorical" and (trimmed := frame.trimmed(name)):
+            self.trimmed[label] = trimmed
+        if (doubts := frame.doubts(name)) is not None:
+            self.doubts[label] = doubts
 
     def _too_many(self, frame: Frame, name: str, kind: Kind) -> str | None:
         """Why a column of texts that nobody asked for is left out."""

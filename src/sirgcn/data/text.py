@@ -21,9 +21,17 @@ def _pyarrow() -> Any:
 
 pa = _pyarrow()
 
-# ASCII's alone: what counts as a space elsewhere differs between the two.
-_SPACE = " \t\n\r\x0b\x0c"
-_SPACES = f"[{_SPACE}]*"
+WHITE = (
+    "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u200b\u200e\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
+)
+"""White space, by which no value differs from another.
+
+All that Python strips, non-breaking spaces among it, and what nobody sees: spaces of no width and marks of direction.
+By name, because pyarrow and Python differ in what they strip.
+"""
+
+_SPACES = f"[{WHITE}]*"
 
 NAMES = ((r"(-?[1-9][0-9]*|0)\.0+", r"\1"), ("True|TRUE|true", "true"), ("False|FALSE|false", "false"))
 """How a category is named that can be written in several ways."""
@@ -48,15 +56,23 @@ class Text(Protocol):
         ...
 
     def isin(self, words: Sequence[str]) -> Bools:
-        """Where it is one of these, spaces around it apart."""
+        """Where it is one of these, white space around it apart."""
         ...
 
     def matches(self, pattern: str) -> Bools:
-        """Where the whole of it, spaces around it apart, has this form."""
+        """Where the whole of it, white space around it apart, has this form."""
         ...
 
     def names(self) -> Objects:
-        """As names of categories: whole numbers without `.0`, truth in lower case, all else as it stands."""
+        """As names of categories: whole numbers without `.0`, truth in lower case, no white space around any."""
+        ...
+
+    def stripped(self) -> "Text":
+        """Without the white space around it."""
+        ...
+
+    def spaced(self) -> Bools:
+        """Where there is white space around it, or nothing else."""
         ...
 
     def floats(self) -> Floats:
@@ -114,24 +130,30 @@ class ArrowText:
         return _array(self.values.is_null())
 
     def isin(self, words: Sequence[str]) -> Bools:
-        stripped = pa.compute.ascii_trim_whitespace(self.values)
-        return _array(pa.compute.is_in(stripped, value_set=pa.array(words, pa.large_string()), skip_nulls=True))
+        words_set = pa.array(words, pa.large_string())
+        return _array(pa.compute.is_in(self.stripped().values, value_set=words_set, skip_nulls=True))
 
     def matches(self, pattern: str) -> Bools:
         found = pa.compute.match_substring_regex(self.values, rf"\A{_SPACES}(?:{pattern}){_SPACES}\z")
         return _array(pa.compute.fill_null(found, False))
 
     def names(self) -> Objects:
-        found = self.values
+        found = self.stripped().values
         for pattern, name in NAMES:
-            found = pa.compute.replace_substring_regex(found, rf"\A{_SPACES}(?:{pattern}){_SPACES}\z", name)
+            found = pa.compute.replace_substring_regex(found, rf"\A(?:{pattern})\z", name)
         return _array(found)
 
+    def stripped(self) -> "ArrowText":
+        return ArrowText(pa.compute.utf8_trim(self.values, WHITE))
+
+    def spaced(self) -> Bools:
+        return _array(pa.compute.fill_null(pa.compute.not_equal(self.values, self.stripped().values), False))
+
     def floats(self) -> Floats:
-        return _array(pa.compute.cast(pa.compute.ascii_trim_whitespace(self.values), pa.float64()))
+        return _array(pa.compute.cast(self.stripped().values, pa.float64()))
 
     def items(self) -> tuple["ArrowText", Ints]:
-        inside = pa.compute.ascii_trim(pa.compute.ascii_trim_whitespace(self.values), "[]")
+        inside = pa.compute.ascii_trim(self.stripped().values, "[]")
         parts = pa.compute.split_pattern(inside, ",")
         return ArrowText(parts.flatten()), _array(pa.compute.list_value_length(parts)).astype(np.int64)
 
@@ -163,7 +185,7 @@ class PlainText:
         return np.asarray(pd.isna(self.values))
 
     def isin(self, words: Sequence[str]) -> Bools:
-        found = map(set(words).__contains__, map(methodcaller("strip", _SPACE), self._filled()))
+        found = map(set(words).__contains__, map(_strip, self._filled()))
         return np.fromiter(found, np.bool_, len(self))
 
     def matches(self, pattern: str) -> Bools:
@@ -171,17 +193,24 @@ class PlainText:
         return np.fromiter(map(bool, map(fits, self._filled())), np.bool_, len(self))
 
     def names(self) -> Objects:
-        found = self.values
+        found = self.stripped().values
         for pattern, name in NAMES:
             places = np.flatnonzero(self.matches(pattern))
-            form = re.compile(rf"{_SPACES}(?:{pattern}){_SPACES}")
-            if len(places):
-                found = found.copy()
-                found[places] = [form.sub(name, value) for value in found[places]]
-        return found.copy()
+            found[places] = [re.sub(pattern, name, value) for value in found[places]]
+        return found
+
+    def stripped(self) -> "PlainText":
+        found = self.values.copy()
+        here = ~self.null()
+        found[here] = list(map(_strip, found[here]))
+        return PlainText(found)
+
+    def spaced(self) -> Bools:
+        found: Bools = (self.values != self.stripped().values) & ~self.null()
+        return found
 
     def floats(self) -> Floats:
-        return np.fromiter(map(float, self.values), np.float64, len(self))
+        return np.fromiter(map(float, map(_strip, self.values)), np.float64, len(self))
 
     def _filled(self) -> Objects:
         """With a word that nothing looks for in the place of none."""
@@ -189,7 +218,7 @@ class PlainText:
         return np.where(null, "\x01", self.values) if null.any() else self.values
 
     def items(self) -> tuple["PlainText", Ints]:
-        parts = [value.strip(_SPACE).strip("[]").split(",") for value in self.values]
+        parts = [_strip(value).strip("[]").split(",") for value in self.values]
         flat = np.array([item for part in parts for item in part], dtype=object)
         return PlainText(flat), np.fromiter(map(len, parts), np.int64, len(parts))
 
@@ -208,6 +237,9 @@ class PlainText:
 
     def objects(self) -> Objects:
         return self.values
+
+
+_strip = methodcaller("strip", WHITE)
 
 
 def _array(values: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from sirgcn.data.text import Bools, Floats, Ints, Text, as_text
+from sirgcn.data.text import WHITE, Bools, Floats, Ints, Text, as_text
 from sirgcn.data.validate import DataError
 
 Refuse = Callable[[str, int | None, Any], DataError]
@@ -34,7 +34,8 @@ def of_series(series: "pd.Series[Any]", refuse: Refuse) -> tuple[str, Text | Flo
 
 
 def _of_objects(series: "pd.Series[Any]", refuse: Refuse) -> tuple[str, Text | Floats]:
-    absent = series.isna().to_numpy()
+    blank = np.array([isinstance(value, str) and not value.strip(WHITE) for value in series], dtype=np.bool_)
+    absent = series.isna().to_numpy() | blank
     here = series[~absent]
     found = types.infer_dtype(here, skipna=True)
     if found == "string":

@@ -8,7 +8,7 @@ which NumPy, SciPy and PyTorch write arrays: nothing is imported, no object is c
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,11 @@ from sirgcn.data.validate import DataError
 Array = NDArray[Any]
 
 LARGEST = 4 << 30
-"""Bytes of a pickle, and of an array made from one, at most."""
+"""Bytes of a pickle, at most."""
+
+SMALL, GROWTH = 256 << 20, 8
+"""Bytes that copies and arrays of a pickle may take together: SMALL, and GROWTH for each byte of the file. Planetoid's
+sparse matrices take 50 times their size with all their zeros, and 40 MB at most."""
 
 
 def load_pickle(path: Path) -> Any:
@@ -36,17 +40,33 @@ def load_pickle(path: Path) -> Any:
         raise DataError(error.message, error.field, str(path), error.row, error.value) from error
 
 
-@dataclass(eq=False)
+@dataclass(slots=True)
+class Room:
+    """Bytes that may still be made from a pickle: a few bytes of it can name a large array, and any number of times."""
+
+    left: int = SMALL
+
+    def take(self, count: int) -> None:
+        """Refuse what does not fit; the rest is left."""
+        self.left -= count
+        if self.left < 0:
+            expected = f"at most {SMALL >> 20} MiB and {GROWTH} times the size of the file in arrays"
+            raise DataError(f"expected {expected}, got an array of more than that", "pickle")
+
+
+@dataclass(eq=False, slots=True)
 class Pickled:
     """An array in the form in which a pickle holds it.
 
     Args:
         kind: ndarray, tensor, storage (a tensor's numbers) or csr_matrix.
         state: what was written; None while it is still to come.
+        room: for all arrays of its pickle.
     """
 
     kind: str
     state: Any = None
+    room: Room = field(default_factory=Room, repr=False)
 
     def array(self) -> Array:
         """The array of an ndarray or tensor, or of a csr_matrix with all its zeros; a copy."""
@@ -54,7 +74,9 @@ class Pickled:
         if make is None or self.state is None:
             raise DataError(f"expected an array, got {self.kind}", "pickle")
         try:
-            return make(self.state)
+            return make(self.state, self.room)
+        except DataError:
+            raise
         except (ValueError, TypeError, IndexError, KeyError, AttributeError, struct.error, OverflowError) as error:
             raise DataError(f"expected a {self.kind}, got a malformed one: {error}", "pickle") from error
 
@@ -66,12 +88,12 @@ def as_array(value: Any) -> Array:
     return value.array()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Name:
     name: str
 
 
-@dataclass
+@dataclass(slots=True)
 class _Dtype:
     code: str
     order: str = "="
@@ -105,7 +127,10 @@ def _dtype(code: str, *_: Any) -> _Dtype:
 
 
 def _scalar(dtype: _Dtype, raw: bytes | str) -> Any:
-    return np.frombuffer(_bytes(raw), dtype.numpy(), count=1)[0].item()
+    kind = dtype.numpy()
+    if len(raw) != kind.itemsize:
+        raise ValueError("a number of another size")
+    return np.frombuffer(_bytes(raw), kind)[0].item()
 
 
 BUILDERS: dict[str, Callable[..., Any]] = {
@@ -136,7 +161,7 @@ STORAGES = {
 
 # NumPy 2 and SciPy 1.8 gave some modules other names.
 MOVED = {"numpy._core.multiarray": "numpy.core.multiarray", "scipy.sparse._csr": "scipy.sparse.csr"}
-NAMES = {*BUILDERS, *STORAGES, "numpy ndarray", "__builtin__ list", "builtins list"}
+NAMES = {name: _Name(name) for name in (*BUILDERS, *STORAGES, "numpy ndarray", "__builtin__ list", "builtins list")}
 
 
 class _Machine:
@@ -148,6 +173,7 @@ class _Machine:
         self.stack: list[Any] = []
         self.marks: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
+        self.room = Room(SMALL + GROWTH * len(data))
 
     def run(self) -> Any:
         table, data = _INSTRUCTIONS, self.data
@@ -201,8 +227,9 @@ class _Machine:
             raise TypeError("a name that is no text")
         full = f"{MOVED.get(module, module)} {name}"
         if full not in NAMES:
-            raise DataError(f"expected plain data, got the name {module}.{name}", "pickle", value=f"{module}.{name}")
-        self.stack.append(_Name(full))
+            shown = f"{module[:100]}.{name[:100]}"
+            raise DataError(f"expected plain data, got the name {shown}", "pickle", value=shown)
+        self.stack.append(NAMES[full])
 
     def mark(self) -> None:
         self.marks.append(self.stack)
@@ -214,7 +241,12 @@ class _Machine:
             raise DataError(
                 f"expected plain data, got a call of {getattr(callee, 'name', type(callee).__name__)}", "pickle"
             )
-        self.stack.append(BUILDERS[callee.name](*arguments))
+        made = BUILDERS[callee.name](*arguments)
+        if isinstance(made, Pickled):
+            made.room = self.room
+        elif isinstance(made, bytes):
+            self.room.take(len(made))
+        self.stack.append(made)
 
     def build(self) -> None:
         state = self.stack.pop()
@@ -308,26 +340,30 @@ def _bytes(raw: bytes | str) -> bytes:
     return raw.encode("latin-1") if isinstance(raw, str) else raw
 
 
-def _shape(sizes: Any, itemsize: int) -> tuple[int, ...]:
+def _shape(sizes: Any) -> tuple[int, ...]:
     if type(sizes) is not tuple or any(type(size) is not int or size < 0 for size in sizes):
         raise ValueError("a shape that is no tuple of sizes")
-    if math.prod(sizes) * itemsize > LARGEST:
-        raise ValueError(f"an array of more than {LARGEST} bytes")
     return sizes
 
 
-def _ndarray(state: Any) -> Array:
+def _ndarray(state: Any, room: Room) -> Array:
     _, sizes, dtype, fortran, raw = state
     kind = dtype.numpy()
-    shape = _shape(sizes, kind.itemsize)
+    shape = _shape(sizes)
+    room.take(max(math.prod(shape) * kind.itemsize, len(raw)))
     flat = np.frombuffer(_bytes(raw), kind).astype(kind.newbyteorder("="))
     return flat.reshape(shape, order="F" if fortran else "C")
 
 
-def _csr(state: Any) -> Array:
+def _csr(state: Any, room: Room) -> Array:
     """Row i has data[p_i : p_{i+1}] in the columns indices[p_i : p_{i+1}], p = indptr."""
-    indptr, indices, data = (as_array(state[name]) for name in ("indptr", "indices", "data"))
-    rows, columns = _shape(state["_shape"], data.itemsize)
+    parts = [state[name] for name in ("indptr", "indices", "data")]
+    # A matrix of matrices could contain itself.
+    if not all(isinstance(part, Pickled) and part.kind == "ndarray" for part in parts):
+        raise ValueError("parts that are no arrays")
+    indptr, indices, data = (part.array() for part in parts)
+    rows, columns = _shape(state["_shape"])
+    room.take(rows * columns * data.itemsize)
     count = np.diff(indptr)
     if len(indptr) != rows + 1 or indptr[0] != 0 or (count < 0).any() or not indptr[-1] == len(indices) == len(data):
         raise ValueError("row pointers that do not fit")
@@ -338,11 +374,15 @@ def _csr(state: Any) -> Array:
     return dense
 
 
-def _tensor(state: Any) -> Array:
+def _tensor(state: Any, room: Room) -> Array:
     storage, offset, sizes, strides = state[:4]
+    if not isinstance(storage, Pickled) or storage.kind != "storage" or type(storage.state) is not bytes:
+        raise ValueError("a storage that is none")
     flat = _storage(storage.state)
-    shape = _shape(sizes, flat.itemsize)
-    if type(offset) is not int or len(_shape(strides, 0)) != len(shape):
+    shape = _shape(sizes)
+    # A stride of 0 repeats a number any number of times.
+    room.take(math.prod(shape) * flat.itemsize)
+    if type(offset) is not int or len(_shape(strides)) != len(shape):
         raise ValueError("strides that do not fit")
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
     if 0 in shape:

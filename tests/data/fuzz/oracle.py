@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 MISSING = frozenset(["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"])
-SPACE = " \t\n\r\x0b\x0c"
+SPACE = "".join(filter(str.isspace, map(chr, range(0x110000)))) + "\u200b\u200e\u200f\u2060\ufeff"
+ODD = re.compile(r"-?[0-9]+,[0-9]+|5 €|7 %")  # all that are drawn
 NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 LARGEST = float(np.finfo(np.float32).max)
 FLOATS = (torch.float32, torch.float64)
@@ -204,7 +205,7 @@ def label_rows(given: dict[str, Any]) -> list[bool]:
 
 @dataclass
 class Table:
-    """A table; `text` if its values are the texts of a file, of which `words` stand for none."""
+    """A table; `text` if its values are the texts of a file, of which `words` stand for none, as blanks do always."""
 
     columns: dict[str, list[Any]]
     rows: int
@@ -215,11 +216,11 @@ class Table:
     def missing(self, value: Any) -> bool:
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return True
-        return isinstance(value, str) and value.strip(SPACE) in self.words
+        return isinstance(value, str) and value.strip(SPACE) in {"", *self.words}
 
     def called(self, *names: str) -> str | None:
-        """The first column of such a name, whatever its case."""
-        return next((column for name in names for column in self.columns if column.lower() == name), None)
+        """The first column of such a name, whatever its case and the white space around it."""
+        return next((column for name in names for column in self.columns if column.strip().lower() == name), None)
 
 
 def read_text(data: bytes) -> Table:
@@ -317,6 +318,8 @@ def kind_of(table: Table, column: str) -> str | None:
             raise Unsure
         if len(types) > 1 or not types <= {bool, float, str}:
             raise Refused
+        if types == {str} and looks_like_numbers([value.strip(SPACE) for value in here], True):
+            raise Refused
         return {bool: "boolean", float: "numeric", str: "categorical"}[types.pop()]
     stripped = [value.strip(SPACE) for value in here]
     numbers = [NUMBER.fullmatch(value) is not None for value in stripped]
@@ -328,12 +331,18 @@ def kind_of(table: Table, column: str) -> str | None:
         value[:2] == "20" and "-" in value for value in stripped
     ):
         raise Unsure
-    if sum(numbers) >= 0.9 * len(numbers):
+    if looks_like_numbers(stripped, False):
         raise Refused
     others = {value.lstrip("+-") for value, fits in zip(stripped, numbers, strict=True) if not fits}
     if any(numbers) and others <= {"inf", "Inf", "INF", "infinity", "Infinity", "INFINITY"}:
         raise Refused
     return "categorical"
+
+
+def looks_like_numbers(values: list[str], is_typed: bool) -> bool:
+    """Whether nearly all are numbers, however they are written; of a type, plain ones alone are codes."""
+    numbers, odd = (sum(form.fullmatch(value) is not None for value in values) for form in (NUMBER, ODD))
+    return numbers + odd >= 0.9 * len(values) and (odd > 0 or not is_typed)
 
 
 def number(table: Table, value: Any, kind: str) -> float | None:
@@ -366,7 +375,7 @@ def name(table: Table, value: Any) -> str | None:
     if stripped in ("true", "True", "TRUE", "false", "False", "FALSE"):
         return stripped.lower()
     whole = re.fullmatch(r"(-?[1-9][0-9]*|0)\.0+", stripped)
-    return whole[1] if whole else value
+    return whole[1] if whole else stripped
 
 
 def columns_of(table: Table, used: set[str | None]) -> list[tuple[str, list[Any]]]:
@@ -426,10 +435,12 @@ def read_tables(nodes: Table, edges: Table, graphs: Table | None, directed: bool
         members = ids_of(nodes, graph)
         if len(set(graph_names)) < len(graph_names) or set(members) != set(graph_names):
             raise Refused
+        if has_twins([(0, member) for member in members]):
+            raise Refused
         group = [graph_names.index(member) for member in members]
         order = sorted(order, key=lambda place: group[place])
     scoped = [(group[place] if within is not None else 0, ids[place]) for place in range(len(ids))]
-    if len(set(scoped)) < len(scoped):
+    if len(set(scoped)) < len(scoped) or has_twins(scoped):
         raise Refused
     places = {scoped[place]: rank for rank, place in enumerate(order)}
     scopes = [0] * edges.rows
@@ -474,6 +485,11 @@ def read_tables(nodes: Table, edges: Table, graphs: Table | None, directed: bool
         adjacency, ranked_columns, labels, [ids[i] for i in order], ranked if graphs is not None else None, words
     )
     return expected, (edge_columns, pairs)
+
+
+def has_twins(ids: list[tuple[int, str]]) -> bool:
+    """Whether two ids of a graph differ by white space alone."""
+    return len({(scope, value.strip(SPACE)) for scope, value in ids}) < len(set(ids))
 
 
 def split_word(table: Table, value: Any) -> str | None:
@@ -534,12 +550,14 @@ def elements(found: list[Any], tag: str, keys: dict[str, Any], columns: dict[str
         ):
             column = element.getAttribute("attr.name")
             kind = element.getAttribute("attr.type") if element.hasAttribute("attr.type") else "string"
-            types = {"boolean": "boolean", "string": "categorical"} | dict.fromkeys(
+            types = {"boolean": "boolean", "string": None} | dict.fromkeys(
                 ("int", "long", "float", "double"), "numeric"
             )
             if column in columns or not column or kind not in types:
                 raise Refused
-            columns[column], named[key], kinds[column] = [""] * len(found), column, types[kind]
+            columns[column], named[key] = [""] * len(found), column
+            if (said := types[kind]) is not None:
+                kinds[column] = said
     for row, element in enumerate(found):
         read = set()
         for data in children(element, "data"):
