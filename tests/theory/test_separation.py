@@ -1,5 +1,7 @@
 """A SIR-GCN with random weights tells apart what the modified 1-WL test does, and more with random features."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import assume, example, given
@@ -155,3 +157,18 @@ def test_wrong_settings_are_refused() -> None:
         random_feature_test(none, none)
     with pytest.raises(ValueError, match=r"steps from 1 to nodes - 1, got 5, 1, \[5\]"):
         circulant(5, (5,))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: circulant(6.0), "nodes: expected a whole number, got 6.0"),  # type: ignore[arg-type]
+        (lambda: RandomSIRGCN(3, -1), "layers: expected at least 0, got -1"),
+        (lambda: distinct_nodes(circulant(6), [0, 1], draws=0), "draws: expected at least 1, got 0"),
+        (lambda: distinct_nodes(circulant(6), [0, 99]), "nodes: expected numbers from 0 to 5"),
+        (lambda: distinct_nodes(circulant(6), [0, -1]), "nodes: expected numbers from 0 to 5"),
+    ],
+)
+def test_number_that_cannot_be_one_is_refused_by_name(call: Callable[[], object], message: str) -> None:
+    with pytest.raises((ValueError, IndexError), match=message):
+        call()

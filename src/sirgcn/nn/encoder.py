@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from sirgcn.ops.checks import check_range, whole_number
+from sirgcn.ops.checks import check_range
 from sirgcn.ops.linear_messages import is_touched
 from sirgcn.strict import Size, checked
 
@@ -43,8 +43,7 @@ class CategoricalEncoder(nn.Module):
         super().__init__()
         if weight_initializer not in (None, "glorot"):
             raise ValueError(f"weight_initializer: expected glorot or None, got {weight_initializer!r}")
-        given = list(vocabularies) if isinstance(vocabularies, Sequence) else [vocabularies]
-        sizes = [whole_number(size, "vocabularies", "sizes of at least 1") for size in given]
+        sizes = [vocabularies] if isinstance(vocabularies, int) else list(vocabularies)
         if not sizes or min(sizes) < 1:
             raise ValueError(f"vocabularies: expected sizes of at least 1, got {vocabularies}")
         self.vocabularies = tuple(sizes)

@@ -127,7 +127,8 @@ class Neighbors:
                 raise ValueError("size: expected the number of nodes under torch.compile, got None")
             # At least 0: an edge_index of negative values only is refused for its first entry.
             size = max(0, int(edge_index.max()) + 1) if edge_index.numel() else 0
-        sizes = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+        is_pair = isinstance(size, (tuple, list)) or getattr(size, "ndim", 0) == 1
+        sizes: tuple[Any, ...] = tuple(size) if is_pair else (size, size)  # type: ignore[arg-type]
         expected = "a number of nodes or a pair (sources, targets)"
         if len(sizes) != 2:
             raise ValueError(f"size: expected {expected}, got {size!r}")

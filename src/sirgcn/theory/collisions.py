@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from sirgcn.nn.adjacency import Graph, as_neighbors
 from sirgcn.ops import Neighbors
+from sirgcn.strict import Size, checked
 from sirgcn.theory.multisets import MultisetDistances, members
 from sirgcn.theory.pseudometrics import Pseudometric, feature_distance, observed, row_distances
 
@@ -170,7 +171,8 @@ def outputs_of(network: nn.Module, name: str, **inputs: Any) -> Callable[[Tensor
     return part
 
 
-def lookup_distance(n: int) -> Pseudometric:
+@checked
+def lookup_distance(n: Size) -> Pseudometric:
     r"""The metric of DictionaryLookup with n attributes: whether two keys store the same value for the query.
 
     Rows are (attribute, value), and :math:`g(x; h_u)` is the value's unit vector, over :math:`\sqrt 2`, if x has the

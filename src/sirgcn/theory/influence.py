@@ -10,6 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch_geometric.utils import degree, scatter
 
+from sirgcn.strict import Size, checked
+
 Layer = Callable[[Tensor, Tensor], Tensor]
 
 _SHIFTED = ("sum", "mean", "max", "min")
@@ -83,7 +85,8 @@ class Place(NamedTuple):
     growth: float
 
 
-def measured_place(layers: Sequence[Layer], channels: int, num_nodes: int = 8, seed: int = 0) -> Place:
+@checked
+def measured_place(layers: Sequence[Layer], channels: Size, num_nodes: Size = 8, seed: int = 0) -> Place:
     r"""Two properties of a layer, measured (Figure 3): the mean over layers with other weights.
 
     On a random undirected graph without self-loops, with f the layer's output at a node u, :math:`h_u, h_u'` two

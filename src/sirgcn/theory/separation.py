@@ -11,13 +11,15 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 from sirgcn.nn import SIRGCN, RandomFeatures, SIRReadout
+from sirgcn.strict import Count, Size, checked
 from sirgcn.theory.wl import count_nodes, joined
 
 THRESHOLD = 1e-9
 """Two outputs count as different above this relative distance: rounding gives 1e-15, and what 1-WL separates more."""
 
 
-def circulant(nodes: int, steps: Sequence[int] = (1,), copies: int = 1) -> Data:
+@checked
+def circulant(nodes: Size, steps: Sequence[int] = (1,), copies: Size = 1) -> Data:
     """Rings of so many nodes, each joined to the one so many steps ahead; with steps 1 and k it is CSL(nodes, k).
 
     All nodes have one degree and no features, so that 1-WL tells no two of these graphs apart that agree in it and in
@@ -56,7 +58,8 @@ class RandomSIRGCN(nn.Module):
         seed: of the weights; torch's global random state is left as it was.
     """
 
-    def __init__(self, in_channels: int, layers: int, channels: int = 16, seed: int = 0) -> None:
+    @checked
+    def __init__(self, in_channels: Size, layers: Count, channels: Size = 16, seed: int = 0) -> None:
         super().__init__()
         if layers < 0:
             raise ValueError(f"layers: expected at least 0, got {layers}")
@@ -79,7 +82,8 @@ class RandomSIRGCN(nn.Module):
 
 
 @torch.no_grad()
-def sir_separation(one: Data, other: Data, layers: int, channels: int = 16, seed: int = 0) -> float:
+@checked
+def sir_separation(one: Data, other: Data, layers: Count, channels: Size = 16, seed: int = 0) -> float:
     r"""How far a SIR-GCN with random weights tells two graphs apart (Section 4.5).
 
     .. math:: \frac{\lVert h_{G_1} - h_{G_2} \rVert}{\lVert h_{G_1} \rVert + \lVert h_{G_2} \rVert}
@@ -132,7 +136,8 @@ class Frequency:
 
 
 @torch.no_grad()
-def distinct_nodes(data: Data, nodes: Sequence[int], draws: int = 200, layers: int = 1, seed: int = 0) -> Frequency:
+@checked
+def distinct_nodes(data: Data, nodes: Sequence[int], draws: Size = 200, layers: Count = 1, seed: int = 0) -> Frequency:
     r"""How often random features give pairwise different outputs to nodes that are equal without them (Section 3.1).
 
     "One may also inject stochasticity into the node features to distinguish between nodes with identical features and
@@ -147,6 +152,8 @@ def distinct_nodes(data: Data, nodes: Sequence[int], draws: int = 200, layers: i
     """
     if len(nodes) < 2:
         raise ValueError(f"nodes: expected at least two, got {list(nodes)}")
+    if not all(0 <= node < count_nodes(data) for node in nodes):
+        raise IndexError(f"nodes: expected numbers from 0 to {count_nodes(data) - 1}, got {list(nodes)}")
     x = as_features(data.x, count_nodes(data)).expand(draws, -1, -1)
     x = RandomFeatures(seed=seed)(x)
     found = RandomSIRGCN(x.size(-1), layers, seed=seed).nodes(x, data.edge_index)[:, list(nodes)]
@@ -156,8 +163,9 @@ def distinct_nodes(data: Data, nodes: Sequence[int], draws: int = 200, layers: i
 
 
 @torch.no_grad()
+@checked
 def random_feature_test(
-    one: Data, other: Data, layers: int = 3, draws: int = 1000, channels: int = 4, seed: int = 0
+    one: Data, other: Data, layers: Count = 3, draws: Size = 1000, channels: Size = 4, seed: int = 0
 ) -> float:
     r"""The p-value of "with random features, both graphs have the same mean output", by Hotelling's test.
 

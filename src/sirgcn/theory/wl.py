@@ -14,6 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from sirgcn.ops import Neighbors
+from sirgcn.strict import Count, checked
 
 RULES = ("classical", "modified")
 """The update rules of `refine`."""
@@ -61,7 +62,8 @@ class Verdict:
     history: list[tuple[dict[int, int], dict[int, int]]]
 
 
-def refine(data: Data, rule: str = "classical", rounds: int | None = None, tolerance: float = 0.0) -> Refinement:
+@checked
+def refine(data: Data, rule: str = "classical", rounds: Count | None = None, tolerance: float = 0.0) -> Refinement:
     r"""Colour refinement, the 1-WL test or its modification (Section 4.5), of one graph or of a batch.
 
     .. math::
