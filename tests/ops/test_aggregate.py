@@ -516,3 +516,19 @@ def test_compiled_with_dynamic_sizes_equals_eager_on_other_graphs() -> None:
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
 def test_compiled_by_inductor_equals_eager() -> None:
     assert_compiles("inductor", None, [layer_arguments(laws.RICH)])
+
+
+@pytest.mark.parametrize("backend", laws.BACKENDS)
+def test_nothing_is_kept_beside_the_tensors_that_a_checkpoint_packs_away(backend: str) -> None:
+    """What the backward pass reads is computed from what is unpacked, so that a checkpoint frees the rest."""
+    drawn = laws.inputs(laws.RICH)
+
+    def changed(saved: Tensor) -> Tensor:
+        return saved + 1 if saved.shape == drawn.query.shape else saved
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, changed):
+        out = sir_aggregate(drawn.query, drawn.key, laws.RICH.neighbors(), activation="square", backend=backend)
+    found = torch.autograd.grad(out.sum(), [drawn.query, drawn.key])
+    query, key = ((tensor.detach() + 1).requires_grad_() for tensor in (drawn.query, drawn.key))
+    out = sir_aggregate(query, key, laws.RICH.neighbors(), activation="square", backend=backend)
+    laws.assert_same(found, torch.autograd.grad(out.sum(), [query, key]))

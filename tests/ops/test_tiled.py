@@ -715,3 +715,26 @@ def test_module_that_is_linear_by_name_only_keeps_its_own_gradients() -> None:
         for tile in (7, 20)
     )
     torch.testing.assert_close(tiled, untiled)
+
+
+@pytest.mark.parametrize("tile", [2, 1000])
+@pytest.mark.parametrize("reduce", ["sum", "max"])
+def test_hook_on_a_parameter_is_called_once_with_the_whole_gradient(tile: int, reduce: str) -> None:
+    linear = nn.Linear(3, 3).double()
+    network = nn.Sequential(linear, nn.Tanh(), nn.LayerNorm(3).double())
+    drawn = laws.inputs(laws.RICH)
+    called: list[Tensor] = []
+
+    def gradient() -> Tensor:
+        out = tiled_aggregate(network, drawn.query, drawn.key, laws.RICH.neighbors(), reduce=reduce, tile=tile)
+        (found,) = torch.autograd.grad(out.square().sum(), [linear.weight])
+        return found
+
+    def doubled(grad: Tensor) -> Tensor:
+        called.append(grad)
+        return 2 * grad
+
+    plain = gradient()
+    linear.weight.register_hook(doubled)
+    torch.testing.assert_close(gradient(), 2 * plain)
+    assert len(called) == 1

@@ -300,7 +300,9 @@ class _Aggregate(torch.autograd.Function):
         activation: Activation,
         backend: str,
     ) -> Tensor:
-        out, slopes = BACKENDS[backend].forward(query, key, neighbors, terms, activation, ctx.needs_input_grad[0])
+        # What somebody packs away, as a checkpoint does, is computed again from what he gives back.
+        is_kept = ctx.needs_input_grad[0] and not _are_saved_tensors_hooked()
+        out, slopes = BACKENDS[backend].forward(query, key, neighbors, terms, activation, is_kept)
         # All that the backward pass reads and a user can change in place; the graph notices that by itself.
         ctx.save_for_backward(query, key, *terms)
         ctx.others = (neighbors, activation, backend)
@@ -331,6 +333,11 @@ class _Aggregate(torch.autograd.Function):
                 for g, tensor, needed in zip((grad_query, *grads), saved, ctx.needs_input_grad[:4], strict=True)
             )
         return *once_differentiable(grads, saved, "sir_aggregate"), None, None, None, None
+
+
+def _are_saved_tensors_hooked() -> bool:
+    """Whether tensors that a backward pass reads are packed away meanwhile: by a checkpoint, or onto a disk."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
 def once_differentiable(

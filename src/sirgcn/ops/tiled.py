@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from sirgcn.ops import native
 from sirgcn.ops.aggregate import check_edge, check_nodes, check_width, choose_backend, once_differentiable
@@ -208,7 +209,11 @@ class _Plan:
         return query, key, table
 
     def message(
-        self, tile: _Tile, ends: Tensor, edge_weight: Tensor | None, network: nn.Module | None = None
+        self,
+        tile: _Tile,
+        ends: Tensor,
+        edge_weight: Tensor | None,
+        network: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """w_uv * b_v * g(ends) for the tile's edges, `[*batch, tile, d_out]`; a_u is applied once per node."""
         message: Tensor = (self.network if network is None else network)(ends)
@@ -345,12 +350,13 @@ class _Tiled(torch.autograd.Function):
                 "network: its modules, parameters or training mode changed between forward and backward, "
                 "which computes the messages again"
             )
-        parameters = [p for p in plan.network.parameters() if p.requires_grad]
+        network, parameters = _trainable(plan.network)
         totals = [_zeros(tensor, needed) for tensor, needed in zip(inputs, ctx.needs_input_grad[1:5], strict=True)]
         parameter_totals: list[Tensor | None] = [None] * len(parameters)
         may_write = _may_write(plan.network)
         # The weights' gradient is the one thing for which a message's value is needed again.
-        network = plan.network if totals[3] is not None or ctx.context.enabled else _without_values(plan.network)
+        if network is plan.network and totals[3] is None and not ctx.context.enabled:
+            network = _without_values(plan.network)
         if winner is None:
             grad = plan.scale_targets(grad)
         with ctx.context.replay():
@@ -378,6 +384,19 @@ class _Tiled(torch.autograd.Function):
             for total, tensor in zip(totals, inputs, strict=True)
         ]
         return None, *cast, *parameter_totals
+
+
+def _trainable(network: nn.Module) -> tuple[Callable[[Tensor], Tensor], list[Tensor]]:
+    """The network, and the parameters by which a tile is differentiated.
+
+    A hook on a parameter (`weight.register_hook`) is for its whole gradient, and torch would call it for every tile:
+    where there is one, copies stand in the parameters' place.
+    """
+    named = {name: weight for name, weight in network.named_parameters() if weight.requires_grad}
+    if not any(weight._backward_hooks for weight in named.values()):
+        return network, list(named.values())
+    copies = {name: weight.detach().requires_grad_() for name, weight in named.items()}
+    return lambda ends: functional_call(network, copies, (ends,)), list(copies.values())
 
 
 def _without_values(network: nn.Module) -> nn.Module:

@@ -1,0 +1,106 @@
+"""The two ways that a case is run: as the user has it, and on the plainest route; and which fast routes were taken."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import sirgcn.nn.baselines as baselines
+import sirgcn.nn.context as context
+import sirgcn.nn.conv as conv
+import sirgcn.nn.messages as messages
+import sirgcn.nn.repeated as repeated
+import sirgcn.ops.linear as linear
+import sirgcn.ops.tiled as tiled
+from sirgcn.nn import SIRConv, SIRNet
+from sirgcn.nn.encoder import CategoricalEncoder
+from sirgcn.nn.repeated import Repeated
+from sirgcn.ops import aggregate, native
+from sirgcn.ops.pairs import KindPairs
+
+Taken = Counter[str]
+
+
+@contextmanager
+def plainest() -> Iterator[None]:
+    """No table, no kinds, no pairs, no C: PyG's `propagate`, torch's products, a row for every node and edge."""
+    with ExitStack() as stack:
+
+        def off(place: Any, name: str, value: Any = False) -> None:
+            stack.enter_context(patch.object(place, name, lambda *args, **kwargs: value))
+
+        off(SIRNet, "_rows_repeat")
+        off(CategoricalEncoder, "has_table")
+        off(context, "is_plain_embedding")
+        stack.enter_context(patch.object(baselines, "known_parts", lambda module: None))
+        off(SIRConv, "_takes_plain_route", True)
+        off(repeated, "acts_alike")
+        off(native, "takes_rows")
+        stack.enter_context(patch.object(native, "MULTIPLIES", False))
+        stack.enter_context(patch.object(native, "UNAVAILABLE", "this is the plainest route"))
+        only = {"reference": aggregate.BACKENDS["reference"]}
+        stack.enter_context(patch.dict(aggregate.BACKENDS, only, clear=True))
+        yield
+
+
+@contextmanager
+def fastest(taken: Taken, has_small_tiles: bool, is_compiled: bool) -> Iterator[None]:
+    """Every fast route pays however small the batch is, and is counted when it is taken, unless torch compiles it."""
+    with ExitStack() as stack:
+
+        def note(place: Any, name: str, route: str, is_taken: Callable[[Any], bool] = lambda found: True) -> None:
+            function = getattr(place, name)
+            if is_compiled:
+                return
+
+            def spy(*args: Any, **kwargs: Any) -> Any:
+                found = function(*args, **kwargs)
+                taken[route] += is_taken(found)
+                return found
+
+            stack.enter_context(patch.object(place, name, spy))
+
+        if native.UNAVAILABLE is None:
+            stack.enter_context(patch.object(native, "MULTIPLIES", True))
+        stack.enter_context(patch.multiple(linear, _LEAST_WORK=0, _LEAST_WIDTH=1, _LEAST_ROWS=1))
+        if has_small_tiles:
+            stack.enter_context(patch.multiple(tiled, _MIN_TILE=16, _TILE_ELEMENTS=1))
+        note(SIRNet, "_rows_repeat", "table of nodes", bool)
+        note(SIRNet, "_encoded_edges", "table of edges", lambda found: isinstance(found, tuple))
+        note(Repeated, "finer", "kinds", lambda found: found is not None)
+        note(KindPairs, "of", "pairs of kinds", lambda found: found is not None)
+        note(conv, "sir_aggregate", "fused sigma")
+        note(conv, "tiled_aggregate", "fused network")
+        note(tiled, "aggregate", "linear messages in C")
+        note(tiled, "_forward_sum", "tiles, sum")
+        note(tiled, "_forward_max", "tiles, max")
+        note(linear, "product", "products in C")
+        note(repeated, "weighted_batch_norm", "batch norm of kinds")
+        note(repeated, "look_up", "rows of a table")
+        note(messages, "edge_softmax", "softmax in C")
+        note(messages, "contextual_scores", "scores in C")
+        note(baselines, "maximum", "maximum by torch's sparse product")
+        note(native, "refine", "refinement in C")
+        yield
+
+
+ROUTES = (
+    "table of nodes",
+    "table of edges",
+    "kinds",
+    "pairs of kinds",
+    "fused sigma",
+    "fused network",
+    "linear messages in C",
+    "tiles, sum",
+    "tiles, max",
+    "products in C",
+    "batch norm of kinds",
+    "rows of a table",
+    "softmax in C",
+    "scores in C",
+    "maximum by torch's sparse product",
+    "refinement in C",
+)
+"""What every run of 300 cases must have taken."""
