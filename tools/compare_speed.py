@@ -1,11 +1,11 @@
 """Time of this checkout's layers beside those of another one: `python tools/compare_speed.py OTHER [--out FILE]`.
 
-Both are run in turn, each time in a new process, on the same calls of the public interface. A row gives the median of
-the rounds' ratios (this checkout's time by the other's) with its quartiles: 1.00 is no change, and a spread that
-contains 1 is none that was measured.
+Each checkout has a process of its own; both take samples of the same call of the public interface in turn, some 20 ms
+at a time. A row gives the median of the ratios of neighbouring samples (this checkout's time by the other's) with its
+quartiles: 1.00 is no change.
 
 OTHER is a folder with another checkout, whose C code is built: `git worktree add OTHER REVISION`, then
-`python tools/build_kernels.py` there, or a copy of the extension where the C code is the same.
+`python setup.py build_ext --inplace` there, or a copy of the extension where the C code is the same.
 """
 
 import argparse
@@ -24,30 +24,29 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:
-    """Measure, or, as a child process, time the calls once and print them."""
+    """Measure, or, as a child process, time a call whenever its name comes in."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("other", nargs="?", help="the other checkout")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("other", nargs="?", type=Path, help="the folder of the other checkout")
+    parser.add_argument("--samples", type=int, default=60, help="of each call and checkout")
     parser.add_argument("--out", type=Path, help="write the record here, as JSON")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        print(json.dumps(timed()))
+        answer()
         return
     if arguments.other is None:
         parser.error("name the folder of the other checkout")
-    rounds = []
-    for number in range(arguments.rounds):
-        # Neither is always the first.
-        order = [Path(arguments.other), ROOT][:: -1 if number % 2 else 1]
-        found = {checkout: run(checkout) for checkout in order}
-        rounds.append({name: found[ROOT][name] / found[Path(arguments.other)][name] for name in found[ROOT]})
-    rows = {name: [found[name] for found in rounds] for name in rounds[0]}
-    for name, ratios in rows.items():
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        print(f"{name:36} {middle:5.3f}  ({low:.3f} to {high:.3f})")
+    ours, theirs = child(ROOT), child(arguments.other)
+    rows = {}
+    for name in json.loads(ask(ours, "names")):
+        ask(ours, name), ask(theirs, name)  # the first ones warm up
+        rows[name] = [float(ask(ours, name)) / float(ask(theirs, name)) for _ in range(arguments.samples)]
+        low, middle, high = statistics.quantiles(rows[name], n=4)
+        print(f"{name:36} {middle:5.3f}  ({low:.3f} to {high:.3f})", flush=True)
+    for process in (ours, theirs):
+        process.communicate()
     if arguments.out is not None:
-        arguments.out.write_text(json.dumps(record(rows, Path(arguments.other)), indent=1) + "\n")
+        arguments.out.write_text(json.dumps(record(rows, arguments.other), indent=1) + "\n")
 
 
 def record(rows: dict[str, list[float]], other: Path) -> dict[str, Any]:
@@ -59,7 +58,7 @@ def record(rows: dict[str, list[float]], other: Path) -> dict[str, Any]:
         for folder in (ROOT, other)
     ]
     return {
-        "what": "time of `after` by that of `before`, one ratio a round, in turn, one thread",
+        "what": "time of `after` by that of `before`, a ratio for each pair of samples, in turn, one thread",
         "after": commits[0].stdout.strip(),
         "before": commits[1].stdout.strip(),
         "environment": environment(),
@@ -67,31 +66,41 @@ def record(rows: dict[str, list[float]], other: Path) -> dict[str, Any]:
     }
 
 
-def run(checkout: Path) -> dict[str, float]:
-    """The times of a checkout, from a process of its own."""
-    env = {**os.environ, "PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1"}
+def child(checkout: Path) -> "subprocess.Popen[str]":
+    """A process with the package of a checkout."""
+    # Fresh memory costs page faults, at one time many and at another few: freed memory is kept.
+    kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "20000000000"}
+    env = {**os.environ, **kept, "PYTHONPATH": str(checkout.resolve() / "src"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(Path(__file__).resolve()), "--child"]
-    found = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    times: dict[str, float] = json.loads(found.stdout)
-    return times
+    return subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-def timed() -> dict[str, float]:
-    """Seconds of each call: the median of samples of at least 20 ms."""
-    found = {}
-    for name, call in calls().items():
-        call()
-        started = time.perf_counter()
-        call()
-        times = max(1, int(0.02 / (time.perf_counter() - started)))
-        samples = []
-        for _ in range(7):
+def ask(process: "subprocess.Popen[str]", name: str) -> str:
+    """The answer of a child: a line for a line."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{name}\n")
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
+def answer() -> None:
+    """For every name that comes in the seconds of its call, in a sample of about 20 ms."""
+    found, times = calls(), dict[str, int]()
+    for line in sys.stdin:
+        name = line.strip()
+        if name == "names":
+            print(json.dumps(list(found)), flush=True)
+            continue
+        if name not in times:
+            found[name]()
             started = time.perf_counter()
-            for _ in range(times):
-                call()
-            samples.append((time.perf_counter() - started) / times)
-        found[name] = statistics.median(samples)
-    return found
+            found[name]()
+            times[name] = max(1, int(0.02 / (time.perf_counter() - started)))
+        started = time.perf_counter()
+        for _ in range(times[name]):
+            found[name]()
+        print((time.perf_counter() - started) / times[name], flush=True)
 
 
 def calls() -> dict[str, Callable[[], object]]:

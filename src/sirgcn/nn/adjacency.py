@@ -114,18 +114,15 @@ def plain_edge_attr(edge_attr: EdgeAttr) -> EdgeAttr:
 
 def check_same_device(source: Any, target: Any, graph: Graph, edge_attr: EdgeAttr, edge_weight: Any) -> None:
     """Refuse features, a graph or edge terms that are not on one device, by name, before anything is computed."""
-    table, edge_type = edge_attr if isinstance(edge_attr, tuple) else (edge_attr, None)
-    named = {
-        "x (source)": source,
-        "x (target)": target,
-        "edge_index": graph if isinstance(graph, Tensor | Neighbors) else None,
-        "edge_attr": table,
-        "edge_attr (type)": edge_type,
-        "edge_weight": edge_weight,
-    }
-    if source is target:
-        named = {"x": source, **named, "x (source)": None, "x (target)": None}
-    check_devices({name: value for name, value in named.items() if hasattr(value, "device")})
+    named = {"x": source} if source is target else {"x (source)": source, "x (target)": target}
+    if isinstance(graph, Tensor | Neighbors):
+        named["edge_index"] = graph
+    if isinstance(edge_attr, tuple):
+        named["edge_attr"], named["edge_attr (type)"] = edge_attr
+    else:
+        named["edge_attr"] = edge_attr
+    named["edge_weight"] = edge_weight
+    check_devices(named)
 
 
 def _plain_tensor(index: Tensor) -> Tensor:

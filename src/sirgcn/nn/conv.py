@@ -204,7 +204,7 @@ class SIRConv(MessagePassing):
         edge_attr = self._checked_edge_attr(edge_attr)
         check_same_device(source, target, edge_index, edge_attr, edge_weight)
         num_edges = count_edges(edge_index if self._cached_neighbors is None else self._cached_neighbors)
-        if num_edges is not None:
+        if num_edges is not None and not (edge_attr is None and edge_weight is None):
             check_edge(edge_attr, edge_weight, num_edges, None, "edge_attr")
         if edge_weight is not None and self.aggr == "max":
             raise ValueError("edge_weight: the max aggregator takes no edge weights")

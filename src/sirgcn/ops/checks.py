@@ -10,7 +10,7 @@ from torch import Tensor
 
 def whole_number(value: Any, name: str, expected: str) -> int:
     """The value as an int, whatever type `operator.index` takes it from; a symbolic size of torch stays one."""
-    if isinstance(value, torch.SymInt):
+    if type(value) is int or isinstance(value, torch.SymInt):
         return value  # type: ignore[return-value]
     try:
         if isinstance(value, bool):
@@ -24,12 +24,14 @@ def check_devices(tensors: Mapping[str, Any]) -> None:
     """Refuse tensors, or other things with a device, that are not where the first of them is; None is passed over."""
     first = device = None
     for name, tensor in tensors.items():
-        if tensor is None:
+        # What is no tensor is refused elsewhere, for that.
+        own = getattr(tensor, "device", None)
+        if own is None:
             continue
         if device is None:
-            first, device = name, tensor.device
-        elif tensor.device != device:
-            raise ValueError(f"{name}: expected the device of {first}, {device}, got {tensor.device}")
+            first, device = name, own
+        elif own != device:
+            raise ValueError(f"{name}: expected the device of {first}, {device}, got {own}")
 
 
 def check_range(index: Tensor, size: int, place: str, expected: str, entry: str = "index") -> None:

@@ -8,7 +8,8 @@ comes from this module.
 import torch
 from torch import Tensor, nn
 
-_PLAIN_TYPES = frozenset({Tensor, nn.Parameter, nn.Buffer})
+PLAIN_TYPES = frozenset({Tensor, nn.Parameter, nn.Buffer})
+"""The types of tensors whose values lie in their own memory."""
 
 
 def why_closed(tensor: Tensor) -> str | None:
@@ -19,7 +20,7 @@ def why_closed(tensor: Tensor) -> str | None:
     >>> why_closed(torch.ones(2).to_sparse())
     'its layout is torch.sparse_coo'
     """
-    if type(tensor) not in _PLAIN_TYPES:
+    if type(tensor) not in PLAIN_TYPES:
         return f"it is a {type(tensor).__module__}.{type(tensor).__qualname__}, not a plain tensor"
     if tensor.layout is not torch.strided:
         return f"its layout is {tensor.layout}"
@@ -56,9 +57,10 @@ def address(tensor: Tensor | None) -> int:
     """Where a tensor's values begin, 0 for None; a tensor that C must not touch is refused."""
     if tensor is None:
         return 0
-    # data_ptr itself refuses layouts without storage, and is 0 for wrappers that have none.
+    # data_ptr itself refuses layouts without storage, and is 0 for wrappers that have none. A nested tensor has no
+    # shape, and so does not come this far.
     found = tensor.data_ptr()
-    is_closed = type(tensor) not in _PLAIN_TYPES or not tensor.is_cpu or tensor.is_neg() or tensor.is_nested
+    is_closed = type(tensor) not in PLAIN_TYPES or not tensor.is_cpu or tensor.is_neg()
     if is_closed or (found == 0 and tensor.numel() > 0):
         raise TypeError(
             f"sirgcn: expected a tensor whose memory C may touch, got one on {tensor.device}: "

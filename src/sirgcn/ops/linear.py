@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sirgcn.ops import native
 from sirgcn.ops.aggregate import is_watched
-from sirgcn.ops.door import address, flat, is_open
+from sirgcn.ops.door import PLAIN_TYPES, address, flat, is_open
 
 if native.UNAVAILABLE is None:
     import sirgcn.ops.native._kernels as _kernels
@@ -67,18 +67,20 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
 def _takes(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Whether the kernel can work on these tensors, and it pays, and nobody looks on."""
     return (
-        # First what must not look at sizes, which may be symbols.
+        # First what must not look at sizes: they may be symbols, or x a stand-in of torch.fx.
         not torch.compiler.is_compiling()
+        and type(x) in PLAIN_TYPES
+        # Most layers of small graphs end here.
+        and x.numel() * weight.size(0) >= _LEAST_WORK
+        and x.numel() >= _LEAST_ROWS * x.size(-1)
+        and x.dim() >= 2
+        and weight.dim() == 2
+        and min(weight.shape) >= _LEAST_WIDTH
+        and x.size(-1) == weight.size(1)
         and not is_watched()
         and _is_plain(x, x)
         and _is_plain(weight, x)
-        and x.dim() >= 2
-        and weight.dim() == 2
-        and x.size(-1) == weight.size(1)
         and (bias is None or (_is_plain(bias, x) and bias.shape == weight.shape[:1]))
-        and min(weight.shape) >= _LEAST_WIDTH
-        and x.numel() * weight.size(0) >= _LEAST_WORK
-        and x.numel() >= _LEAST_ROWS * x.size(-1)
     )
 
 

@@ -1,7 +1,7 @@
 """Edges grouped by target and by source, built once per graph and passed on to every layer."""
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -252,9 +252,12 @@ def rank_one_weights(
     )
 
 
-def _versions(tensors: Iterable[Tensor | None]) -> list[int]:
+def _versions(tensors: Sequence[Tensor | None]) -> list[int]:
     """How often each tensor was changed in place; torch does not count for tensors of inference mode."""
-    return [0 if tensor.is_inference() else tensor._version for tensor in tensors if tensor is not None]
+    try:
+        return [tensor._version for tensor in tensors if tensor is not None]
+    except RuntimeError:
+        return [0 if tensor.is_inference() else tensor._version for tensor in tensors if tensor is not None]
 
 
 def check_reduce(reduce: str, known: tuple[str, ...] = REDUCTIONS) -> None:
