@@ -67,9 +67,10 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
 def _takes(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Whether the kernel can work on these tensors, and it pays, and nobody looks on."""
     return (
-        # First what must not look at sizes: they may be symbols, or x a stand-in of torch.fx.
+        # First what must not look at sizes: they may be symbols or traced, or x a stand-in of torch.fx.
         not torch.compiler.is_compiling()
         and type(x) in PLAIN_TYPES
+        and not is_watched()
         # Most layers of small graphs end here.
         and x.numel() * weight.size(0) >= _LEAST_WORK
         and x.numel() >= _LEAST_ROWS * x.size(-1)
@@ -77,7 +78,6 @@ def _takes(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
         and weight.dim() == 2
         and min(weight.shape) >= _LEAST_WIDTH
         and x.size(-1) == weight.size(1)
-        and not is_watched()
         and _is_plain(x, x)
         and _is_plain(weight, x)
         and (bias is None or (_is_plain(bias, x) and bias.shape == weight.shape[:1]))
