@@ -72,7 +72,7 @@ clean: ## remove caches and build output, keep .venv
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-NATIVE := $(wildcard src/sirgcn/ops/native/*.c src/sirgcn/ops/native/*.h)
+NATIVE := $(wildcard $(addprefix src/sirgcn/ops/native/*.,c h def))
 
 $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE) | $(BIN)/python
 	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'

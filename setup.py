@@ -12,7 +12,7 @@ setup(
         Extension(
             "sirgcn.ops.native._kernels",
             sources=[str(path) for path in sorted(NATIVE.glob("*.c"))],
-            depends=[str(path) for path in sorted(NATIVE.glob("*.h"))],
+            depends=[str(path) for path in sorted([*NATIVE.glob("*.h"), *NATIVE.glob("*.def")])],
             # The instruction set is chosen at run time; wide vectors in arguments stay inside a file.
             extra_compile_args=["-O3", "-g0", "-std=gnu11", "-Wno-psabi", *os.environ.get("SIRGCN_CFLAGS", "").split()],
             libraries=["m", "dl"] if os.name == "posix" and os.uname().sysname == "Linux" else [],

@@ -59,11 +59,11 @@ def main() -> None:
     isas = {*(arguments.isa or ISAS), "scalar"}
     package = arguments.folder / "sirgcn"
     shutil.copytree(
-        SOURCE, package, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.so", "*.c", "*.h", "__pycache__")
+        SOURCE, package, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.so", "*.c", "*.h", "*.def", "__pycache__")
     )
     made, recipe = package / NATIVE / "_kernels.abi3.so", package / NATIVE / "recipe.txt"
     wanted = " ".join([*sorted(isas), *flags])
-    sources = [*(SOURCE / NATIVE).glob("*.[ch]"), Path(__file__)]
+    sources = [*(SOURCE / NATIVE).glob("*.[ch]"), *(SOURCE / NATIVE).glob("*.def"), Path(__file__)]
     as_wanted = made.exists() and recipe.exists() and recipe.read_text() == wanted
     if as_wanted and made.stat().st_mtime > max(path.stat().st_mtime for path in sources):
         return

@@ -3,6 +3,7 @@
 What needs a process or a build of its own is in `test_native_process.py`.
 """
 
+import importlib.util
 from typing import Any
 
 import pytest
@@ -367,3 +368,48 @@ def test_native_grouping_names_the_first_bad_index(place: int, row: int, value: 
     edge_index[row, place] = edge_index[row, -1] = value
     with pytest.raises(IndexError, match=rf"^edge_index\[{row}, {place}\] = {value}: expected 0 <= index < 100"):
         Neighbors.from_edge_index(edge_index, 100)
+
+
+PRODUCT = {"dtype": 0, "threads": 1, "m": 0, "n": 0, "depth": 0, "a": 0, "a_row": 1, "a_step": 1, "b": 0, "b_row": 1}
+PRODUCT |= {"b_step": 1, "c": 0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"m": None}, TypeError, "product: argument m: expected a whole number"),
+        ({"a": "x"}, TypeError, "product: argument a: expected an address"),
+        ({"threads": 2**40}, TypeError, "product: argument threads: expected a smaller number"),
+        ({"threads": 0}, ValueError, "product: argument threads: there is no number 0"),
+        ({"dtype": 7}, ValueError, "product: argument dtype: there is no number 7"),
+        ({"x": 1}, TypeError, "product: argument x: there is none of this name"),
+    ],
+)
+def test_argument_that_a_kernel_cannot_take_is_named(
+    changes: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    _kernels.product(**PRODUCT)
+    with pytest.raises(error, match=message):
+        _kernels.product(**PRODUCT | changes)
+
+
+def test_argument_that_a_kernel_lacks_is_named() -> None:
+    for name in PRODUCT:
+        with pytest.raises(TypeError, match=f"product: argument {name}: it is missing"):
+            _kernels.product(**{other: value for other, value in PRODUCT.items() if other != name})
+    with pytest.raises(TypeError, match="expected every argument by its name, got 1 without one"):
+        _kernels.product(1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("added", [("new",), ()])
+def test_activations_that_one_side_lacks_fail_to_import(
+    monkeypatch: pytest.MonkeyPatch, added: tuple[str, ...]
+) -> None:
+    names = ACTIVATIONS + added if added else ACTIVATIONS[:-1]
+    monkeypatch.setattr("sirgcn.ops.activation.ACTIVATIONS", names)
+    spec = importlib.util.spec_from_file_location("sirgcn.ops.native", native.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    differing = added[0] if added else ACTIVATIONS[-1]
+    with pytest.raises(ImportError, match=f"activations.def differ in {differing}; complete the shorter list"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))

@@ -48,18 +48,21 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     (m, depth), n = a.shape, b.size(1)
     bias = None if bias is None else bias.contiguous()
     out = a.new_empty(m, n)
+    (a_row, a_step), (b_row, b_step) = a.stride(), b.stride()
     _kernels.product(
-        native.DTYPES[a.dtype],
-        native.threads_for(m * n * depth // _LEAST_WIDTH),
-        m,
-        n,
-        depth,
-        address(a),
-        *a.stride(),
-        address(b),
-        *b.stride(),
-        flat(bias),
-        flat(out),
+        dtype=native.DTYPES[a.dtype],
+        threads=native.threads_for(m * n * depth // _LEAST_WIDTH),
+        m=m,
+        n=n,
+        depth=depth,
+        a=address(a),
+        a_row=a_row,
+        a_step=a_step,
+        b=address(b),
+        b_row=b_row,
+        b_step=b_step,
+        c=flat(out),
+        bias=flat(bias),
     )
     return out
 

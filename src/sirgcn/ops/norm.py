@@ -48,10 +48,18 @@ def _takes(*tensors: Tensor) -> bool:
     return native.takes_rows(first) and all(t.dtype == first.dtype and is_open(t) for t in tensors) and not is_watched()
 
 
-def _run(table: Tensor, eps: float, *others: Tensor | None) -> None:
-    """Forward, or backward where a gradient is given, on tensors in one piece, in the order of the kernel."""
-    threads = native.threads_for(table.numel())
-    _kernels.norm(table.dtype == torch.float64, threads, *table.shape, *map(flat, (table, *others)), eps)
+def _run(table: Tensor, eps: float = 0.0, **others: Tensor) -> None:
+    """Forward, or backward where a gradient is given, on tensors in one piece by their names in the kernel."""
+    rows, width = table.shape
+    _kernels.norm(
+        dtype=native.DTYPES[table.dtype],
+        threads=native.threads_for(table.numel()),
+        rows=rows,
+        width=width,
+        table=flat(table),
+        **{name: flat(tensor) for name, tensor in others.items()},
+        eps=eps,
+    )
 
 
 class _BatchNorm(torch.autograd.Function):
@@ -62,7 +70,8 @@ class _BatchNorm(torch.autograd.Function):
         table, share, weight, bias = (tensor.contiguous() for tensor in (table, share, weight, bias))
         if _takes(table, share, weight, bias):
             out, (mean, variance, scale) = torch.empty_like(table), table.new_empty(3, table.size(1))
-            _run(table, eps, share, weight, bias, mean, variance, scale, None, None, None, out)
+            moments = {"mean": mean, "variance": variance, "scale": scale}
+            _run(table, eps, share=share, weight=weight, bias=bias, **moments, out=out)
         else:
             mean = share @ table
             variance = share @ (table - mean).square()
@@ -79,7 +88,8 @@ class _BatchNorm(torch.autograd.Function):
         if _takes(grad, table, share, weight):
             grad = grad.contiguous()
             out, (grad_weight, grad_bias) = torch.empty_like(table), table.new_empty(2, table.size(1))
-            _run(table, 0.0, share, weight, None, mean, None, scale, grad, grad_weight, grad_bias, out)
+            grads = {"grad": grad, "grad_weight": grad_weight, "grad_bias": grad_bias}
+            _run(table, share=share, weight=weight, mean=mean, scale=scale, **grads, out=out)
         else:
             unit = (table - mean) * scale
             grad_weight, grad_bias = (grad * unit).sum(0), grad.sum(0)

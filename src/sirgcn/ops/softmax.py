@@ -46,20 +46,25 @@ def _run(rows: Tensor, grad: Tensor | None, neighbors: Neighbors) -> Tensor:
     ptr, _, edge = neighbors.by_target
     edges, heads = rows.shape
     out = rows.new_empty(heads, edges).t()
+    (given_step, given_head), (out_step, out_head) = rows.stride(), out.stride()
+    grad_step, grad_head = (0, 0) if grad is None else grad.stride()
     _kernels.softmax(
-        native.DTYPES[rows.dtype],
-        native.threads_for(rows.numel()),
-        flat(ptr),
-        flat(edge),
-        edge.dtype == torch.int64,
-        neighbors.num_targets,
-        heads,
-        address(rows),
-        *rows.stride(),
-        address(grad),
-        *((0, 0) if grad is None else grad.stride()),
-        address(out),
-        *out.stride(),
+        dtype=native.DTYPES[rows.dtype],
+        threads=native.threads_for(rows.numel()),
+        ptr=flat(ptr),
+        edge=flat(edge),
+        wide=edge.dtype == torch.int64,
+        groups=neighbors.num_targets,
+        heads=heads,
+        given=address(rows),
+        given_step=given_step,
+        given_head=given_head,
+        grad=address(grad),
+        grad_step=grad_step,
+        grad_head=grad_head,
+        out=address(out),
+        out_step=out_step,
+        out_head=out_head,
     )
     return out
 

@@ -4,13 +4,13 @@ It takes addresses, sizes and strides, so that one build serves every version of
 is built; where that failed, `UNAVAILABLE` says why, and torch does the work.
 """
 
-import math
 import os
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from sirgcn.ops.activation import ACTIVATIONS
 from sirgcn.ops.door import address, flat, in_one_piece, is_open, rows
 
 UNAVAILABLE: str | None = None
@@ -19,8 +19,21 @@ try:
 except ImportError as error:
     UNAVAILABLE = f"the C extension was not built ({error}); install from source with a C compiler"
 
-DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
+DTYPES: dict[torch.dtype, int] = {}
 """The stored dtypes that the kernels know, by their numbers there."""
+
+ACTIVATION_NUMBERS: dict[str, int] = {}
+"""The activations by their numbers in the kernels."""
+
+if UNAVAILABLE is None:
+    DTYPES = {getattr(torch, name): number for number, name in enumerate(_kernels.dtypes())}
+    ACTIVATION_NUMBERS = {name: number for number, name in enumerate(_kernels.activations())}
+    if set(ACTIVATION_NUMBERS) != set(ACTIVATIONS):
+        differing = ", ".join(sorted(set(ACTIVATION_NUMBERS) ^ set(ACTIVATIONS)))
+        raise ImportError(
+            f"sirgcn: the activations of ops/activation.py and of ops/native/activations.def differ in {differing}; "
+            "complete the shorter list and build the package again"
+        )
 
 # Elements below which waking a thread costs more than it saves.
 _ONE_THREAD = 2**16
@@ -83,16 +96,22 @@ def group(edge_index: Tensor, num_sources: int, num_targets: int) -> tuple[tuple
     dtype = torch.int32 if fits else torch.int64
     sizes = (num_targets + 1, edges, edges, num_sources + 1, edges, edges)
     groupings = [edge_index.new_empty(size, dtype=dtype) for size in sizes]
+    target_ptr, target_node, target_edge, source_ptr, source_node, source_edge = map(flat, groupings)
     bad: tuple[int, int] = _kernels.group(
-        address(source),
-        address(target),
-        edge_index.dtype == torch.int64,
-        not fits,
-        edges,
-        num_sources,
-        num_targets,
-        *map(flat, groupings),
-        torch.get_num_threads(),
+        source=address(source),
+        target=address(target),
+        wide_in=edge_index.dtype == torch.int64,
+        wide_out=not fits,
+        edges=edges,
+        num_sources=num_sources,
+        num_targets=num_targets,
+        target_ptr=target_ptr,
+        target_node=target_node,
+        target_edge=target_edge,
+        source_ptr=source_ptr,
+        source_node=source_node,
+        source_edge=source_edge,
+        threads=torch.get_num_threads(),
     )
     return bad, groupings
 
@@ -109,20 +128,23 @@ def refine(
     kind, edge_kind = kind.contiguous(), None if edge_kind is None else edge_kind.to(torch.int64).contiguous()
     finer, first, count = torch.empty_like(kind), kind.new_empty(most), kind.new_empty(most)
     edges = kind.new_empty(3, node.numel())
+    source, target, edge_type = edges
     num_kinds, num_edges = _kernels.refine(
-        flat(ptr),
-        flat(node),
-        flat(edge),
-        node.dtype == torch.int64,
-        kind.numel(),
-        flat(kind),
-        flat(edge_kind),
-        edge_kinds,
-        most,
-        flat(finer),
-        flat(first),
-        flat(count),
-        *map(flat, edges),
+        ptr=flat(ptr),
+        node=flat(node),
+        edge=flat(edge),
+        wide=node.dtype == torch.int64,
+        nodes=kind.numel(),
+        kind=flat(kind),
+        edge_kind=flat(edge_kind),
+        edge_kinds=edge_kinds,
+        most=most,
+        finer=flat(finer),
+        first=flat(first),
+        count=flat(count),
+        source=flat(source),
+        target=flat(target),
+        edge_type=flat(edge_type),
     )
     if num_kinds < 0:
         return None
@@ -134,41 +156,42 @@ def gather_add(query: Tensor, key: Tensor, term: Tensor | None, target: Tensor, 
     query, key = in_one_piece(query), in_one_piece(key)
     term = None if term is None else in_one_piece(term)
     out = query.new_empty(target.numel(), query.size(1))
+    (query_at, query_stride), (key_at, key_stride), (term_at, term_stride) = rows(query), rows(key), rows(term)
     _kernels.gather_add(
-        DTYPES[query.dtype],
-        out.size(0),
-        out.size(1),
-        *rows(query),
-        *rows(key),
-        *rows(term),
-        flat(target),
-        flat(source),
-        flat(row),
-        target.dtype == torch.int64,
-        row.dtype == torch.int64,
-        flat(out),
-        threads_for(out.numel()),
+        dtype=DTYPES[query.dtype],
+        rows=out.size(0),
+        width=out.size(1),
+        query=query_at,
+        query_stride=query_stride,
+        key=key_at,
+        key_stride=key_stride,
+        term=term_at,
+        term_stride=term_stride,
+        target=flat(target),
+        source=flat(source),
+        wide=target.dtype == torch.int64,
+        row=flat(row),
+        wide_row=row.dtype == torch.int64,
+        out=flat(out),
+        threads=threads_for(out.numel()),
     )
     return out
 
 
 def add_rows(total: Tensor, index: Tensor, added: Tensor) -> None:
     """total[index[i]] += added[i] for every i, in order."""
-    added = in_one_piece(added)
-    _columns(_kernels.add_rows, added, index, total, None, 0, added.shape)
+    _columns(_kernels.add_rows, added, index, total)
 
 
 def max_rows(top: Tensor, winner: Tensor, index: Tensor, given: Tensor, start: int) -> None:
     """top[index[i]] = max(top[index[i]], given[i]), and winner = start + i where given[i] won; -1 means none yet."""
-    given = in_one_piece(given)
-    _columns(_kernels.max_rows, given, index, top, winner, start, given.shape)
+    _columns(_kernels.max_rows, given, index, top, winner, start)
 
 
 def won_rows(grad: Tensor, winner: Tensor, index: Tensor, start: int) -> Tensor:
     """grad[index[i]] where winner[index[i]] is start + i, else 0: `[rows of index, d]`."""
-    grad = in_one_piece(grad)
     out = grad.new_empty(index.numel(), grad.size(1))
-    _columns(_kernels.won_rows, grad, index, out, winner, start, out.shape)
+    _columns(_kernels.won_rows, grad, index, out, winner, start)
     return out
 
 
@@ -186,19 +209,24 @@ def _columns(
     source: Tensor,
     index: Tensor,
     out: Tensor,
-    winner: Tensor | None,
-    start: int,
-    shape: tuple[int, ...],
+    winner: Tensor | None = None,
+    start: int = 0,
 ) -> None:
-    index = index.contiguous()
+    """One of the functions above: a row of `source` or of `out` for every entry of the index."""
+    source, index = in_one_piece(source), index.contiguous()
+    count, width = index.numel(), source.size(1)
+    (source_at, source_stride), (out_at, out_stride) = rows(source), rows(out)
     function(
-        DTYPES[source.dtype],
-        *shape,
-        *rows(source),
-        flat(index),
-        index.dtype == torch.int64,
-        *rows(out),
-        flat(winner),
-        start,
-        threads_for(math.prod(shape)),
+        dtype=DTYPES[source.dtype],
+        rows=count,
+        width=width,
+        source=source_at,
+        source_stride=source_stride,
+        index=flat(index),
+        wide=index.dtype == torch.int64,
+        out=out_at,
+        out_stride=out_stride,
+        threads=threads_for(count * width),
+        winner=flat(winner),
+        start=start,
     )

@@ -3,16 +3,14 @@
 import torch
 from torch import Tensor
 
-from sirgcn.ops.activation import ACTIVATIONS, Activation
+from sirgcn.ops.activation import Activation
 from sirgcn.ops.door import flat, in_one_piece, opened, rows
-from sirgcn.ops.native import DTYPES, UNAVAILABLE, threads_for
+from sirgcn.ops.native import ACTIVATION_NUMBERS, DTYPES, UNAVAILABLE, threads_for
 from sirgcn.ops.neighbors import Grouping, Neighbors
 from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype, cast
 
 if UNAVAILABLE is None:
     import sirgcn.ops.native._kernels as _kernels
-
-_ACTIVATIONS = {name: place for place, name in enumerate(ACTIVATIONS)}
 
 
 def forward(
@@ -72,33 +70,39 @@ def _run(
     edge = None if terms.edge is None else cast(terms.edge, self.dtype).contiguous()
     edge_type = None if terms.edge_type is None else terms.edge_type.contiguous()
     edge_weight = None if terms.edge_weight is None else terms.edge_weight.contiguous()
+    (self_at, self_stride), (other_at, other_stride), (out_at, out_stride) = rows(self), rows(other), rows(out)
+    grad_at, grad_stride = rows(grad)
     _kernels.aggregate(
-        is_backward,
-        DTYPES[self.dtype],
-        _ACTIVATIONS[activation.name],
-        activation.slope,
-        threads_for((edges + groups) * width),
-        width,
-        groups,
-        edges,
-        grouping.node.dtype == torch.int64,
-        flat(grouping.ptr),
-        flat(grouping.node),
-        flat(grouping.edge),
-        *rows(self),
-        *rows(other),
-        *rows(grad),
-        flat(edge),
-        0 if edge is None else edge.size(0),
-        flat(edge_type),
-        0 if edge_type is None else int(edge_type.dtype == torch.int64),
-        flat(edge_weight),
-        flat(terms.target_weight),
-        flat(terms.source_weight),
-        *rows(out),
-        flat(slopes),
-        flat(grad_edge),
-        flat(grad_weight),
+        backward=is_backward,
+        dtype=DTYPES[self.dtype],
+        activation=ACTIVATION_NUMBERS[activation.name],
+        slope=activation.slope,
+        threads=threads_for((edges + groups) * width),
+        width=width,
+        groups=groups,
+        edges=edges,
+        wide_index=grouping.node.dtype == torch.int64,
+        ptr=flat(grouping.ptr),
+        node=flat(grouping.node),
+        edge=flat(grouping.edge),
+        self=self_at,
+        self_stride=self_stride,
+        other=other_at,
+        other_stride=other_stride,
+        out=out_at,
+        out_stride=out_stride,
+        grad=grad_at,
+        grad_stride=grad_stride,
+        term=flat(edge),
+        types=0 if edge is None else edge.size(0),
+        edge_type=flat(edge_type),
+        wide_type=edge_type is not None and edge_type.dtype == torch.int64,
+        edge_weight=flat(edge_weight),
+        self_weight=flat(terms.target_weight),
+        other_weight=flat(terms.source_weight),
+        slope_sum=flat(slopes),
+        grad_term=flat(grad_edge),
+        grad_weight=flat(grad_weight),
     )
 
 

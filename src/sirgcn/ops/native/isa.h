@@ -1,5 +1,27 @@
-/* The kernels of one instruction set, for all dtypes. Before it is included: ISA(x) names, BYTES of a vector,
-   WIDE_TILE and WIDE_SLOPE_TILE; TALL_ROWS and WIDE_ROWS of a matrix product, by two and by three vectors. */
+/* The kernels of one instruction set, for all dtypes: the template of the isa_*.c files. Before it is included: ISA(x) names,
+   TARGET (what the compiler may use beyond the platform's baseline; x86 only), BYTES of a vector, WIDE_TILE and
+   WIDE_SLOPE_TILE; TALL_ROWS and WIDE_ROWS of a matrix product, by two and by three vectors. */
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+#include <math.h>
+#include <stdint.h>
+
+#include "job.h"
+
+#if !defined(TARGET) || defined(__x86_64__)
+
+/* SIRGCN_LOWER_VECTORS: a test build, wide vectors on any machine. */
+#if defined(TARGET) && !defined(SIRGCN_LOWER_VECTORS)
+#define PRAGMA(x) _Pragma(#x)
+#ifdef __clang__
+#define FOR_TARGET(target_) PRAGMA(clang attribute push(__attribute__((target(target_))), apply_to = function))
+#else
+#define FOR_TARGET(target_) PRAGMA(GCC target(target_))
+#endif
+FOR_TARGET(TARGET)
+#endif
 
 #include "network.h"
 #include "product.h"
@@ -112,3 +134,8 @@ const NetworkKernels *const ISA(network)[2] = {[FLOAT32] = &ISA(f32_network), [F
 const ProductKernels *const ISA(product)[2] = {[FLOAT32] = &ISA(f32_product), [FLOAT64] = &ISA(f64_product)};
 
 const SoftmaxKernel ISA(softmax)[2] = {[FLOAT32] = ISA(f32_softmax), [FLOAT64] = ISA(f64_softmax)};
+
+#if defined(__clang__) && defined(TARGET) && !defined(SIRGCN_LOWER_VECTORS)
+#pragma clang attribute pop
+#endif
+#endif

@@ -1,12 +1,4 @@
 /* What every machine of the platform has. */
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-#include <math.h>
-#include <stdint.h>
-
-#include "job.h"
-
 #define ISA(x) baseline_##x
 #define BYTES 16
 #define WIDE_TILE 8

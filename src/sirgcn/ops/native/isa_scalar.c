@@ -1,12 +1,4 @@
 /* Rows narrower than a vector. */
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-#include <math.h>
-#include <stdint.h>
-
-#include "job.h"
-
 #define ISA(x) scalar_##x
 #define BYTES 4
 #define WIDE_TILE 1

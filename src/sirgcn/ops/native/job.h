@@ -4,7 +4,16 @@
 
 #include <stdint.h>
 
-enum { IDENTITY, RELU, LEAKY_RELU, ELU, GELU, GELU_TANH, SILU, TANH, SIGMOID, SOFTPLUS, SQUARE, NUM_ACTIVATIONS };
+enum {
+#define ACTIVATION(constant, name, ...) constant,
+#include "activations.def"
+#undef ACTIVATION
+    NUM_ACTIVATIONS
+};
+/* Whether the slope of an activation is one of two numbers, told by the sign of z: its kernels count signs. */
+#define SLOPE_IS_SIGN(activation) \
+    ((int)(activation) == IDENTITY || (int)(activation) == RELU || (int)(activation) == LEAKY_RELU)
+
 enum { FLOAT32, FLOAT64, BFLOAT16, NUM_DTYPES };
 
 typedef struct {

@@ -47,74 +47,18 @@ INLINE void NAME(put)(const Job *job, REAL *p, V v, int partial) {
 #include "vecmath.h"
 
 /* sigma and its derivative at z; what is not used is not computed. */
-INLINE void NAME(activate)(int kind, V z, V slope, V *f, V *df) {
+INLINE void NAME(activate)(int kind, V z, V slope, V *value, V *derivative) {
     const V zero = NAME(splat)(0), one = NAME(splat)(1), half = NAME(splat)((REAL)0.5);
     const M positive = (M)(z > zero);
+    V f = z, df = one;
+    (void)slope, (void)half;
     switch (kind) {
-    case IDENTITY:
-        *f = z;
-        *df = one;
-        return;
-    case RELU:
-        *f = MAX(zero, z);
-        *df = (V)(positive & (M)one);
-        return;
-    case LEAKY_RELU:
-        *df = NAME(pick)(positive, one, slope);
-        *f = z * *df;
-        return;
-    case ELU: {
-        V e = NAME(expm1)(NAME(pick)(positive, zero, z)); /* NaN stays */
-        M below = (M)(z <= zero);
-        *f = NAME(pick)(below, e, z);
-        *df = NAME(pick)(positive, one, e + one);
-        return;
+#define ACTIVATION(constant, name, ...) case constant: { __VA_ARGS__; break; }
+#include "activations.def"
+#undef ACTIVATION
     }
-    case GELU: {
-        V below;
-        NAME(normal)(z, &below, df);
-        *f = z * below;
-        return;
-    }
-    case GELU_TANH: {
-        V inner = (z + z * z * z * (REAL)0.044715) * (REAL)0.79788456080286535588;
-        V t = NAME(tanh)(inner);
-        V slope_inner = (one + z * z * (REAL)(3 * 0.044715)) * (REAL)0.79788456080286535588;
-        *f = half * z * (one + t);
-        *df = half * (one + t) + half * z * (one - t * t) * slope_inner;
-        return;
-    }
-    case SILU: {
-        V s = NAME(sigmoid)(z);
-        *f = z * s;
-        *df = s * (one + z * (one - s));
-        return;
-    }
-    case TANH: {
-        V t = NAME(tanh)(z);
-        *f = t;
-        *df = one - t * t;
-        return;
-    }
-    case SIGMOID: {
-        V s = NAME(sigmoid)(z);
-        *f = s;
-        *df = s * (one - s);
-        return;
-    }
-    case SQUARE:
-        *f = z * z;
-        *df = z + z;
-        return;
-    default: { /* SOFTPLUS, the identity above 20 as in torch */
-        M large = (M)(z > NAME(splat)(20));
-        V e = NAME(exp)(NAME(pick)(positive, -z, z));
-        V low = NAME(pick)(positive, z, zero) + NAME(log1p)(e);
-        *f = NAME(pick)(large, z, low);
-        *df = NAME(pick)(large, one, NAME(sigmoid)(z));
-        return;
-    }
-    }
+    *value = f;
+    *derivative = df;
 }
 
 /* g * sigma'(z) */
@@ -286,7 +230,7 @@ INLINE void NAME(backward_tile)(const Job *job, const Span *span, int64_t c, con
 
 /* A row in tiles of nearly equal numbers of vectors, which the compiler knows. What a cheap sigma costs is the way to the rows,
    which large tiles and a loop without weights shorten; a costly one gains nothing from them, and the library stays small. */
-#define CHEAP ((int)kind <= LEAKY_RELU && MAX_TILE > 2)
+#define CHEAP (SLOPE_IS_SIGN(kind) && MAX_TILE > 2)
 #define CALL(n, call) case n: if ((n) <= MAX_TILE && (CHEAP || (n) <= 2)) { call(n); } break;
 #define TILES(call, most)                                                                                               \
     for (int64_t done = 0, vectors = (job->width + LANES - 1) / LANES; done < vectors;) {                               \
@@ -324,25 +268,21 @@ INLINE void NAME(backward_tile)(const Job *job, const Span *span, int64_t c, con
         FENCE(job);                                                                                                     \
     }
 
-DEFINE(identity, IDENTITY)
-DEFINE(relu, RELU)
-DEFINE(leaky_relu, LEAKY_RELU)
-DEFINE(elu, ELU)
-DEFINE(gelu, GELU)
-DEFINE(gelu_tanh, GELU_TANH)
-DEFINE(silu, SILU)
-DEFINE(tanh, TANH)
-DEFINE(sigmoid, SIGMOID)
-DEFINE(softplus, SOFTPLUS)
-DEFINE(square, SQUARE)
+#define ACTIVATION(constant, name, ...) DEFINE(name, constant)
+#include "activations.def"
+#undef ACTIVATION
 
 static const Kernel NAME(table)[2][NUM_ACTIVATIONS] = {
-    {NAME(forward_identity), NAME(forward_relu), NAME(forward_leaky_relu), NAME(forward_elu), NAME(forward_gelu),
-     NAME(forward_gelu_tanh), NAME(forward_silu), NAME(forward_tanh), NAME(forward_sigmoid), NAME(forward_softplus),
-     NAME(forward_square)},
-    {NAME(backward_identity), NAME(backward_relu), NAME(backward_leaky_relu), NAME(backward_elu), NAME(backward_gelu),
-     NAME(backward_gelu_tanh), NAME(backward_silu), NAME(backward_tanh), NAME(backward_sigmoid), NAME(backward_softplus),
-     NAME(backward_square)},
+    {
+#define ACTIVATION(constant, name, ...) [constant] = NAME(forward_##name),
+#include "activations.def"
+#undef ACTIVATION
+    },
+    {
+#define ACTIVATION(constant, name, ...) [constant] = NAME(backward_##name),
+#include "activations.def"
+#undef ACTIVATION
+    },
 };
 
 #undef V

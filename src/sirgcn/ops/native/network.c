@@ -90,7 +90,7 @@ static void take_memory(Call *call, Memory *memory, int backward) {
     Network *net = call->net;
     const int64_t real = call->real, d_in = net->d_in, d_out = net->d_out;
     net->shift = take_zeros(memory, net->out_width * real);
-    if (!backward || (net->second && net->marked < net->edges)) net->packed = take(memory, net->out_width * d_in * real);
+    if (!backward || (net->second != IDENTITY && net->marked < net->edges)) net->packed = take(memory, net->out_width * d_in * real);
     if (!backward) {
         net->partial = take_zeros(memory, net->num_items * d_out * real);
         if (net->is_max) net->partial_winner = take(memory, net->num_items * d_out * real);
@@ -120,7 +120,7 @@ static void take_memory(Call *call, Memory *memory, int backward) {
         Scratch *scratch = &call->scratches[i];
         scratch->z = buffers;
         /* The slopes of these two can be read off z. */
-        scratch->pre = !call->winners && net->first <= RELU ? buffers : buffers + z;
+        scratch->pre = !call->winners && (net->first == IDENTITY || net->first == RELU) ? buffers : buffers + z;
         scratch->y = buffers + 2 * z;
         scratch->row = (char *)scratch->y + y;
         scratch->target = (int64_t *)((char *)scratch->row + row);

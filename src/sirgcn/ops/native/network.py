@@ -6,15 +6,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sirgcn.ops.activation import ACTIVATIONS, Activation
+from sirgcn.ops.activation import Activation
 from sirgcn.ops.door import flat, in_one_piece, opened, rows
-from sirgcn.ops.native import DTYPES, UNAVAILABLE, threads_for
+from sirgcn.ops.native import ACTIVATION_NUMBERS, DTYPES, UNAVAILABLE, threads_for
 from sirgcn.ops.neighbors import Neighbors
 
 if UNAVAILABLE is None:
     import sirgcn.ops.native._kernels as _kernels
 
-_ACTIVATIONS = {name: place for place, name in enumerate(ACTIVATIONS)}
 # An edge's place within its group, as wide as the numbers beside it.
 _PLACES = {torch.float32: torch.int32, torch.float64: torch.int64}
 
@@ -56,8 +55,14 @@ def forward(messages: Messages, inputs: Inputs, save: bool) -> tuple[Tensor, Ten
     winner = torch.empty_like(out, dtype=_PLACES[out.dtype]) if messages.reduce == "max" else None
     size = 0
     if save:
-        second, edges = _ACTIVATIONS[messages.second.name], messages.neighbors.num_edges
-        size = _kernels.marks_size(DTYPES[out.dtype], second, out.size(0), edges, weight.size(1), weight.size(0))
+        size = _kernels.marks_size(
+            dtype=DTYPES[out.dtype],
+            second=ACTIVATION_NUMBERS[messages.second.name],
+            targets=out.size(0),
+            edges=messages.neighbors.num_edges,
+            d_in=weight.size(1),
+            d_out=weight.size(0),
+        )
     marks = out.new_empty(size, dtype=torch.uint8) if size else None
     _run(0, messages, inputs, out, winner, marks, None, _NOTHING)
     return out, winner, marks
@@ -101,34 +106,43 @@ def _run(
     edges, (d_out, d_in) = grouping.node.numel(), weight.shape
     is_max = messages.reduce == "max"
     weights = (None, None) if is_max else messages.neighbors.weights(messages.reduce, query.dtype)
+    (query_at, query_stride), (key_at, key_stride), (grad_at, grad_stride) = rows(query), rows(key), rows(grad)
     _kernels.network(
-        is_backward,
-        DTYPES[query.dtype],
-        threads_for(edges * max(d_in, d_out)),
-        is_max,
-        _ACTIVATIONS[first.name],
-        first.slope,
-        _ACTIVATIONS[second.name],
-        second.slope,
-        query.size(0),
-        edges,
-        d_in,
-        d_out,
-        grouping.node.dtype == torch.int64,
-        flat(grouping.ptr),
-        flat(grouping.node),
-        flat(grouping.edge),
-        *rows(query),
-        *rows(key),
-        flat(table),
-        flat(edge_type),
-        edge_type is not None and edge_type.dtype == torch.int64,
-        flat(weight),
-        flat(bias),
-        *map(flat, weights),
-        flat(out),
-        flat(winner),
-        flat(marks),
-        *rows(grad),
-        *map(flat, grads),
+        backward=is_backward,
+        dtype=DTYPES[query.dtype],
+        threads=threads_for(edges * max(d_in, d_out)),
+        is_max=is_max,
+        first=ACTIVATION_NUMBERS[first.name],
+        first_slope=first.slope,
+        second=ACTIVATION_NUMBERS[second.name],
+        second_slope=second.slope,
+        targets=query.size(0),
+        edges=edges,
+        d_in=d_in,
+        d_out=d_out,
+        wide_index=grouping.node.dtype == torch.int64,
+        ptr=flat(grouping.ptr),
+        node=flat(grouping.node),
+        edge=flat(grouping.edge),
+        query=query_at,
+        query_stride=query_stride,
+        key=key_at,
+        key_stride=key_stride,
+        weight=flat(weight),
+        bias=flat(bias),
+        term=flat(table),
+        edge_type=flat(edge_type),
+        wide_type=edge_type is not None and edge_type.dtype == torch.int64,
+        target_weight=flat(weights[0]),
+        source_weight=flat(weights[1]),
+        out=flat(out),
+        winner=flat(winner),
+        marks=flat(marks),
+        grad=grad_at,
+        grad_stride=grad_stride,
+        grad_query=flat(grads.query),
+        grad_key=flat(grads.key),
+        grad_term=flat(grads.table),
+        grad_weight=flat(grads.weight),
+        grad_bias=flat(grads.bias),
     )

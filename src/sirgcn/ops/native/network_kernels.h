@@ -47,15 +47,6 @@ static void NAME(network_pack)(const Network *net) {
     if (net->bias) __builtin_memcpy(net->shift, net->bias, net->d_out * sizeof(REAL));
 }
 
-/* The call, with the activation `known` to the compiler. */
-#define KIND(name, ...) case name: { enum { known = name }; __VA_ARGS__; } break;
-#define EACH_KIND(...)                                                                                                  \
-    switch (kind) {                                                                                                     \
-        KIND(IDENTITY, __VA_ARGS__) KIND(RELU, __VA_ARGS__) KIND(LEAKY_RELU, __VA_ARGS__) KIND(ELU, __VA_ARGS__)        \
-        KIND(GELU, __VA_ARGS__) KIND(GELU_TANH, __VA_ARGS__) KIND(SILU, __VA_ARGS__) KIND(TANH, __VA_ARGS__)            \
-        KIND(SIGMOID, __VA_ARGS__) KIND(SOFTPLUS, __VA_ARGS__) KIND(SQUARE, __VA_ARGS__)                                \
-    }
-
 INLINE void NAME(act_as)(int kind, V slope, int64_t width, const REAL *from, const REAL *shift, REAL *to) {
     for (int64_t c = 0; c < width; c += LANES) {
         V f, df, z = NAME(load_real)(from + c);
@@ -63,11 +54,6 @@ INLINE void NAME(act_as)(int kind, V slope, int64_t width, const REAL *from, con
         NAME(activate)(kind, z, slope, &f, &df);
         NAME(store_real)(to + c, f);
     }
-}
-
-/* to = act(from (+ shift)), a row of whole vectors. */
-static void NAME(act_row)(int kind, double slope, int64_t width, const REAL *from, const REAL *shift, REAL *to) {
-    EACH_KIND(NAME(act_as)(known, NAME(splat)((REAL)slope), width, from, shift, to))
 }
 
 INLINE void NAME(slope_as)(int kind, V slope, int64_t width, const REAL *at, const REAL *shift, const REAL *grad, REAL *to) {
@@ -78,9 +64,34 @@ INLINE void NAME(slope_as)(int kind, V slope, int64_t width, const REAL *at, con
     }
 }
 
-/* to = grad * act'(at (+ shift)), a row of whole vectors. */
+/* One function for each activation, which the compiler then knows: rows of whole vectors,
+   to = act(from (+ shift)) and to = grad * act'(at (+ shift)). */
+#define ACTIVATION(constant, name, ...)                                                                                 \
+    static void NAME(act_##name)(V slope, int64_t width, const REAL *from, const REAL *shift, REAL *to) {               \
+        NAME(act_as)(constant, slope, width, from, shift, to);                                                          \
+    }                                                                                                                   \
+    static void NAME(slope_##name)(V slope, int64_t width, const REAL *at, const REAL *shift, const REAL *grad, REAL *to) { \
+        NAME(slope_as)(constant, slope, width, at, shift, grad, to);                                                    \
+    }
+#include "activations.def"
+#undef ACTIVATION
+
+static void NAME(act_row)(int kind, double slope, int64_t width, const REAL *from, const REAL *shift, REAL *to) {
+    static void (*const of_kind[NUM_ACTIVATIONS])(V, int64_t, const REAL *, const REAL *, REAL *) = {
+#define ACTIVATION(constant, name, ...) [constant] = NAME(act_##name),
+#include "activations.def"
+#undef ACTIVATION
+    };
+    of_kind[kind](NAME(splat)((REAL)slope), width, from, shift, to);
+}
+
 static void NAME(slope_row)(int kind, double slope, int64_t width, const REAL *at, const REAL *shift, const REAL *grad, REAL *to) {
-    EACH_KIND(NAME(slope_as)(known, NAME(splat)((REAL)slope), width, at, shift, grad, to))
+    static void (*const of_kind[NUM_ACTIVATIONS])(V, int64_t, const REAL *, const REAL *, const REAL *, REAL *) = {
+#define ACTIVATION(constant, name, ...) [constant] = NAME(slope_##name),
+#include "activations.def"
+#undef ACTIVATION
+    };
+    of_kind[kind](NAME(splat)((REAL)slope), width, at, shift, grad, to);
 }
 
 INLINE void NAME(add_row)(int64_t width, REAL factor, const REAL *from, REAL *to) {
@@ -408,8 +419,6 @@ static const NetworkKernels NAME(network) = {
 #undef M
 #undef INLINE
 #undef AHEAD
-#undef KIND
-#undef EACH_KIND
 #undef WANTS_ENDS
 #undef MARKS
 #undef MARK_OF

@@ -9,8 +9,8 @@ typedef struct {
     const void *ptr, *edge; /* the edges, grouped by target, and their places in the input */
     int wide;               /* int64 indices, else int32 */
     int64_t groups, heads;
-    const void *in; /* the scores; backward: the results */
-    int64_t in_step, in_head;
+    const void *given; /* the scores; backward: the results */
+    int64_t given_step, given_head;
     const void *grad; /* of the results; null: forward */
     int64_t grad_step, grad_head;
     void *out; /* the results; backward: the gradient of the scores */

@@ -4,15 +4,15 @@
 #define PART 256 /* a multiple of LANES: scores of a group whose exponentials are taken at once */
 
 static void NAME(softmax_forward)(const Softmax *s, int64_t head, int64_t first, int64_t stop, REAL *part) {
-    const REAL *in = (const REAL *)s->in + head * s->in_head;
+    const REAL *in = (const REAL *)s->given + head * s->given_head;
     REAL *out = (REAL *)s->out + head * s->out_head, top = -INFINITY, total = 0;
     for (int64_t i = first; i < stop; i++) {
-        const REAL score = in[index_at(s->edge, s->wide, i) * s->in_step];
+        const REAL score = in[index_at(s->edge, s->wide, i) * s->given_step];
         top = score > top ? score : top; /* a NaN makes the total NaN */
     }
     for (int64_t at = first; at < stop; at += PART) {
         const int64_t size = stop - at < PART ? stop - at : PART;
-        for (int64_t j = 0; j < size; j++) part[j] = in[index_at(s->edge, s->wide, at + j) * s->in_step] - top;
+        for (int64_t j = 0; j < size; j++) part[j] = in[index_at(s->edge, s->wide, at + j) * s->given_step] - top;
         for (int64_t j = 0; j < size; j += LANES) NAME(store_real)(part + j, NAME(exp)(NAME(load_real)(part + j)));
         for (int64_t j = 0; j < size; j++) {
             total += part[j];
@@ -24,15 +24,15 @@ static void NAME(softmax_forward)(const Softmax *s, int64_t head, int64_t first,
 
 /* alpha_i * (g_i - sum over j of alpha_j * g_j) */
 static void NAME(softmax_backward)(const Softmax *s, int64_t head, int64_t first, int64_t stop) {
-    const REAL *in = (const REAL *)s->in + head * s->in_head, *grad = (const REAL *)s->grad + head * s->grad_head;
+    const REAL *in = (const REAL *)s->given + head * s->given_head, *grad = (const REAL *)s->grad + head * s->grad_head;
     REAL *out = (REAL *)s->out + head * s->out_head, total = 0;
     for (int64_t i = first; i < stop; i++) {
         const int64_t edge = index_at(s->edge, s->wide, i);
-        total += in[edge * s->in_step] * grad[edge * s->grad_step];
+        total += in[edge * s->given_step] * grad[edge * s->grad_step];
     }
     for (int64_t i = first; i < stop; i++) {
         const int64_t edge = index_at(s->edge, s->wide, i);
-        out[edge * s->out_step] = in[edge * s->in_step] * (grad[edge * s->grad_step] - total);
+        out[edge * s->out_step] = in[edge * s->given_step] * (grad[edge * s->grad_step] - total);
     }
 }
 

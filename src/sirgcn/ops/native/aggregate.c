@@ -1,0 +1,91 @@
+/* The aggregation: how its work is cut into items, and how the parts of a group that several items share are added. */
+#include "aggregate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "isas.h"
+#include "threads.h"
+
+typedef struct {
+    Job *job;
+    Kernel kernel;
+    int real;
+} Aggregation;
+
+static void run_item(void *context, int64_t item, int worker) {
+    (void)worker;
+    Aggregation *a = context;
+    a->kernel(a->job, item);
+}
+
+static void add_row(void *to, const void *from, int64_t width, int real) {
+    if (real == 8)
+        for (int64_t c = 0; c < width; c++) ((double *)to)[c] += ((const double *)from)[c];
+    else
+        for (int64_t c = 0; c < width; c++) ((float *)to)[c] += ((const float *)from)[c];
+}
+
+static void sum_table(void *context, int64_t type, int worker) {
+    (void)worker;
+    Aggregation *a = context;
+    Job *job = a->job;
+    int64_t row = job->width * a->real;
+    char *to = (char *)job->grad_term + type * row;
+    memset(to, 0, row);
+    for (int64_t item = 0; item < job->num_items; item++)
+        add_row(to, (char *)job->table_partial + (item * job->types + type) * row, job->width, a->real);
+}
+
+/* Edges and groups of one item. It is the same for every number of threads, so that sums are too. */
+#define ITEM 1024
+/* Parts of a table's gradient: few, as each holds a whole table. */
+#define TABLE_ITEMS 64
+
+/* A result of more bytes has left the cache before anyone reads it. */
+#define LARGE (24 << 20)
+
+/* Whether results are so large, and their rows so aligned, that they go past the cache. */
+static int streams(const Job *job, int real) {
+    const int edge_rows = job->grad_term && !job->edge_type;
+    const int64_t row = job->width * real, rows = edge_rows && job->edges > job->groups ? job->edges : job->groups;
+    const uintptr_t places = (uintptr_t)job->out | (uintptr_t)job->slope_sum | (edge_rows ? (uintptr_t)job->grad_term : 0);
+    return rows * row >= LARGE && ((places | row | job->out_stride * real) & 63) == 0;
+}
+
+int run_aggregate(Job *job, int dtype, int backward, int activation, int threads) {
+    Aggregation a = {job, find_kernel(dtype, backward, activation, job->width), dtype == FLOAT64 ? 8 : 4};
+    const int64_t units = job->edges + job->groups, table = job->types * job->width * a.real;
+    const int with_table = backward && job->grad_term && job->edge_type;
+    const int rows = !backward && job->slope_sum ? 2 : 1;
+    job->item = ITEM;
+    if (with_table && units > ITEM * TABLE_ITEMS) job->item = (units + TABLE_ITEMS - 1) / TABLE_ITEMS;
+    /* A table larger than what the edges of an item would fill is not worth an item of its own. */
+    if (with_table && job->item < job->types) job->item = job->types;
+    job->num_items = (units + job->item - 1) / job->item;
+    if (units == 0 || job->width == 0) {
+        if (with_table) memset(job->grad_term, 0, table);
+        return 0;
+    }
+    job->partial = malloc((size_t)job->num_items * rows * job->width * a.real);
+    job->table_partial = with_table ? calloc(job->num_items, table ? table : 1) : 0;
+    if (!job->partial || (with_table && !job->table_partial)) {
+        free(job->partial);
+        free(job->table_partial);
+        return -1;
+    }
+    job->streams = streams(job, a.real);
+    run(run_item, &a, job->num_items, threads);
+    for (int64_t item = 1; item < job->num_items; item++) {
+        int64_t unit = item * job->item, group = group_of_unit(job, unit);
+        if (unit == index_at(job->ptr, job->wide_index, group) + group) continue;
+        char *partial = (char *)job->partial + item * rows * job->width * a.real;
+        add_row((char *)job->out + group * job->out_stride * a.real, partial, job->width, a.real);
+        if (rows == 2)
+            add_row((char *)job->slope_sum + group * job->width * a.real, partial + job->width * a.real, job->width, a.real);
+    }
+    if (with_table) run(sum_table, &a, job->types, threads);
+    free(job->partial);
+    free(job->table_partial);
+    return 0;
+}
