@@ -68,7 +68,8 @@ class SIRConv(MessagePassing):
             copy. A module that the table knows (`nn.GELU()`) runs as fast as its name.
         edge_dim: width of the edge features; None for none.
         residual: None, True for a linear layer, or a module (MLP_Res), of which the layer owns a copy.
-        dropout: applied to the projected query, key and edge terms, before they are added.
+        dropout: applied to the projected query, key and edge terms, before they are added; of edge features given as a
+            pair (table, type), to the rows of the table, so that all edges of a type share one mask.
         inner_bias: whether W_Q carries a bias.
         bias: whether W_R (and a linear residual) carries a bias.
         variant: `"corrected"`, or `"published"` for the layer behind the paper's figures: a bias on W_K and W_E too,
