@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -34,6 +35,11 @@ title = "SIR-GCN"
 def run(*arguments: str) -> tuple[int, str]:
     found = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
     return found.exit_code, found.output
+
+
+def as_json(*arguments: str) -> Any:
+    """What a program reads: standard output alone."""
+    return json.loads(CliRunner().invoke(cli.app, arguments, catch_exceptions=False).stdout)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +74,7 @@ def test_version_is_the_package_s() -> None:
 
 def test_backends_say_what_is_there_and_why_not() -> None:
     assert "reference: available" in run("backends")[1]
-    assert json.loads(run("backends", "--json")[1])["backends"]["reference"] is None
+    assert as_json("backends", "--json")["backends"]["reference"] is None
 
 
 def test_bench_gets_its_options_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,18 +85,18 @@ def test_bench_gets_its_options_as_they_are(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_models_are_listed_with_formula_and_reference() -> None:
-    rows = json.loads(run("models", "--json")[1])
+    rows = as_json("models", "--json")
     assert {"sir", "gcn", "gin", "gatv2", "pna"} <= {row["name"] for row in rows}
     assert {"h2gcn", "jacobiconv"} <= {row["name"] for row in rows if row["key"] == "network"}
     assert all(row["formula"] and row["reference"] and row["complexity"] for row in rows)
-    (found,) = json.loads(run("models", "glognn", "--json")[1])
+    (found,) = as_json("models", "glognn", "--json")
     assert "delta" in found["options"]
     assert len({row["title"] for row in rows}) == len(rows)
 
 
 @pytest.mark.parametrize("title", ["H2GCN", "h2gcn", "SIR-GCN", "sir-gcn", "GraphSAGE", "GraphSAGE (pool)", "Egc_M"])
 def test_model_is_found_by_name_or_title_in_any_case(title: str) -> None:
-    (found,) = json.loads(run("models", title, "--json")[1])
+    (found,) = as_json("models", title, "--json")
     assert title.lower() in (found["name"], found["title"].lower())
 
 
@@ -104,15 +110,15 @@ def test_models_are_blocks_of_whole_words_on_a_narrow_terminal(monkeypatch: pyte
     lines = capture.get().splitlines()
     assert max(map(len, lines)) <= width
     words = set(capture.get().split())
-    for row in json.loads(run("models", "--json")[1]):
+    for row in as_json("models", "--json"):
         assert f'{row["title"]}: {row["key"]} = "{row["name"]}"' in lines
         assert {*row["formula"].split(), *row["complexity"].split(), *row["reference"].split()} <= words
     assert len([line for line in lines if line.startswith("  options: ")]) == 1
 
 
 def test_data_sets_are_listed_and_described() -> None:
-    assert {"ZINC", "minesweeper"} <= {row["name"] for row in json.loads(run("data", "list", "--json")[1])}
-    found = json.loads(run("data", "describe", "dictionary_lookup", "--json")[1])
+    assert {"ZINC", "minesweeper"} <= {row["name"] for row in as_json("data", "list", "--json")}
+    found = as_json("data", "describe", "dictionary_lookup", "--json")
     assert found
     assert "node" in run("data", "describe", "dictionary_lookup")[1].lower()
 
@@ -166,7 +172,7 @@ def test_runs_that_nothing_tells_of_are_counted_apart(tmp_path: Path) -> None:
 
 def test_table_goes_seed_by_seed_through_all_its_experiments(tmp_path: Path) -> None:
     places = ["-m", "SIR-GCN", "-m", "GCN", "-s", "4,0", "--dry-run", "--json", "--results", str(tmp_path)]
-    rows = json.loads(run("reproduce", "table4", *places)[1])
+    rows = as_json("reproduce", "table4", *places)
     assert [(row["seed"], row["experiment"], row["model"]) for row in rows] == [
         (seed, experiment, model)
         for seed in (4, 0)
@@ -180,14 +186,14 @@ def test_seeds_beyond_the_experiment_s_are_warned_of(tmp_path: Path) -> None:
     found = CliRunner().invoke(cli.app, [*arguments, "8-2000"], catch_exceptions=False)
     assert "zinc has the seeds 0-9; beyond them are 10-2000 (1991 seeds)" in found.stderr
     assert len(json.loads(found.stdout)) == 1993
-    assert CliRunner().invoke(cli.app, [*arguments, "0-9"], catch_exceptions=False).stderr == ""
+    assert "beyond" not in CliRunner().invoke(cli.app, [*arguments, "0-9"], catch_exceptions=False).stderr
 
 
 def test_rows_of_a_table_are_those_of_the_experiments_that_have_them(tmp_path: Path) -> None:
     places = ["-s", "0", "--dry-run", "--json", "--results", str(tmp_path)]
-    rows = json.loads(run("reproduce", "table5", "-m", "h2gcn", "-c", "minesweeper", "-c", "tolokers", *places)[1])
+    rows = as_json("reproduce", "table5", "-m", "h2gcn", "-c", "minesweeper", "-c", "tolokers", *places)
     assert {(row["model"], row["column"]) for row in rows} == {("H2GCN", "minesweeper"), ("H2GCN", "tolokers")}
-    changed = json.loads(run("reproduce", "table4", "-m", "GIN", "--set", "train.epochs=2", *places)[1])
+    changed = as_json("reproduce", "table4", "-m", "GIN", "--set", "train.epochs=2", *places)
     assert {row["experiment"] for row in changed} == {"ogbn_arxiv+train.epochs=2", "ogbg_molhiv+train.epochs=2"}
 
 
