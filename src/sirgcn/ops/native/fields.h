@@ -20,13 +20,8 @@ typedef struct {
 #define FIELD_NAMED(name, structure, member, type, is_optional) {name, type, is_optional, offsetof(structure, member)}
 #define INT(structure, member) FIELD_NAMED(#member, structure, member, FIELD_INT, 0)
 #define INT64(structure, member) FIELD_NAMED(#member, structure, member, FIELD_INT64, 0)
-#define OPTIONAL_INT64(structure, member) FIELD_NAMED(#member, structure, member, FIELD_INT64, 1)
-#define DOUBLE(structure, member) FIELD_NAMED(#member, structure, member, FIELD_DOUBLE, 0)
 #define ADDRESS(structure, member) FIELD_NAMED(#member, structure, member, FIELD_ADDRESS, 0)
 #define OPTIONAL_ADDRESS(structure, member) FIELD_NAMED(#member, structure, member, FIELD_ADDRESS, 1)
-/* Rows at an address, with the elements from one row to the next. */
-#define ROWS(structure, member) ADDRESS(structure, member), INT64(structure, member##_stride)
-#define OPTIONAL_ROWS(structure, member) OPTIONAL_ADDRESS(structure, member), OPTIONAL_INT64(structure, member##_stride)
 
 /* What a call brings: values behind `count` positional ones, and the names of the values. */
 typedef struct {
@@ -35,10 +30,8 @@ typedef struct {
     PyObject *names;
 } Arguments;
 
-#define MOST_FIELDS 64
-
 /* 1, or 0 with a TypeError that names the function and the argument: one that is unknown, missing, given twice or of a wrong
-   type. Arguments in the order of the fields are found at once, others by a search. */
+   type. Arguments in the order of the fields are found at once, others by a search. At most 64 fields. */
 __attribute__((visibility("hidden"))) int
 fill(void *structure, const char *function, const Field *fields, int num_fields, Arguments arguments);
 
