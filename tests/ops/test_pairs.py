@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from sirgcn.ops import REDUCTIONS, Neighbors, tiled_aggregate
-from sirgcn.ops.pairs import KindPairs, acts_alike
+from sirgcn.ops.pairs import KindPairs
+from sirgcn.ops.parts import acts_alike
 
 DOUBLE = torch.float64
 KINDS, NODES, EDGES, WIDTH = 5, 40, 400, 6

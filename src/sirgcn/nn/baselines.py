@@ -19,9 +19,9 @@ from sirgcn.nn.linear import Linear
 from sirgcn.nn.messages import attend, deviation, dot_scores, edge_scores, head_scores, maximum, weighted_sum
 from sirgcn.nn.repeated import Repeated, rows_of, through, through_edges
 from sirgcn.ops import Neighbors, tiled_aggregate
-from sirgcn.ops.aggregate import under_transform
+from sirgcn.ops.calls import has_hooks, is_transformed
 from sirgcn.ops.linear import linear
-from sirgcn.ops.linear_messages import has_hooks, known_parts
+from sirgcn.ops.parts import known_parts
 from sirgcn.strict import Probability, Size, checked
 
 Rows = Tensor | Repeated
@@ -64,7 +64,7 @@ class Baseline(nn.Module):
         self, h: Rows, graph: Graph, edge: EdgeAttr = None, edge_weight: Tensor | None = None, **context: Tensor
     ) -> Tensor:
         """Node features `(|V|, out_channels)`; `context` is what a layer needs beside the graph, see `Conv.takes`."""
-        if under_transform():
+        if is_transformed():
             raise RuntimeError(
                 f"{type(self).__name__}: torch.func transforms and forward-mode derivatives are not supported"
             )

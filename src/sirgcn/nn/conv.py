@@ -27,10 +27,10 @@ from sirgcn.nn.linear import Linear
 from sirgcn.nn.repeated import Repeated, is_row_by_row, through, through_edges
 from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate, tiled_aggregate
 from sirgcn.ops.activation import Sigma
-from sirgcn.ops.aggregate import check_edge, choose_backend, under_transform
+from sirgcn.ops.aggregate import check_edge, choose_backend
+from sirgcn.ops.calls import has_hooks, is_compiling, is_exporting, is_touched, is_transformed
 from sirgcn.ops.checks import whole_number
 from sirgcn.ops.kinds import KindEdges
-from sirgcn.ops.linear_messages import has_hooks, is_touched
 from sirgcn.ops.pairs import KindPairs
 from sirgcn.ops.reference import accumulation_dtype
 from sirgcn.ops.tiled import COMBINE
@@ -264,7 +264,7 @@ class SIRConv(MessagePassing):
             type(network) is Sigma
             or self.edge_dim is not None
             or (self.training and self.dropout)
-            or torch.compiler.is_compiling()
+            or is_compiling()
             or torch.is_autocast_enabled(source.device.type)
             or source.dtype not in (torch.float32, torch.float64)
             or choose_backend(self.backend, source.device) == "reference"
@@ -318,7 +318,7 @@ class SIRConv(MessagePassing):
     ) -> Tensor:
         """PyG's own route, which builds the message of every edge: for explainers, hooks and exporters."""
         num_sources, num_targets = key.size(-2), query.size(-2)
-        if self.cached and not torch.compiler.is_exporting():
+        if self.cached and not is_exporting():
             graph = self._neighbors(graph, key, query).edge_index
             graph = graph if self.flow == "source_to_target" else graph.flip(0)
         edge_index = as_edge_index(graph, num_sources, num_targets)
@@ -365,8 +365,8 @@ class SIRConv(MessagePassing):
         return (
             not self.fused
             or bool(self.explain)
-            or torch.compiler.is_exporting()
-            or under_transform()
+            or is_exporting()
+            or is_transformed()
             or self._has_message_hooks()
             or self._has_own_steps()
         )

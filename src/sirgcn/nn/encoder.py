@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from sirgcn.ops.calls import is_compiling, is_touched
 from sirgcn.ops.checks import check_range
-from sirgcn.ops.linear_messages import is_touched
 from sirgcn.strict import Size, checked
 
 OGB_ATOM = (119, 5, 12, 12, 10, 6, 6, 2, 2)
@@ -116,7 +116,7 @@ class CategoricalEncoder(nn.Module):
         return columns
 
     def _check_categories(self, columns: Tensor) -> None:
-        if torch.compiler.is_compiling():
+        if is_compiling():
             for column, size in enumerate(self.vocabularies):
                 expected = f"the categories of column {column}"
                 check_range(columns[..., column], size, f"x[{{}}, {column}]", expected, "category")

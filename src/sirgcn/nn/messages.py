@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from torch_geometric.utils import softmax
 
 from sirgcn.ops import Activation, Neighbors, sir_aggregate, tiled_aggregate
+from sirgcn.ops.calls import is_compiling
 from sirgcn.ops.checks import check_devices
 from sirgcn.ops.door import is_open
 from sirgcn.ops.scores import contextual_scores
-from sirgcn.ops.softmax import edge_softmax, takes
+from sirgcn.ops.softmax import can_run, edge_softmax
 
 
 def weighted_sum(h: Tensor, graph: Neighbors, reduce: str = "sum", edge_weight: Tensor | None = None) -> Tensor:
@@ -30,7 +31,7 @@ def maximum(h: Tensor, graph: Neighbors) -> Tensor:
     check_devices({"h": h, "graph": graph})
     graph.check_frozen()
     # torch's kernel for sparse matrices looks at memory without asking whether a subclass has any.
-    if torch.compiler.is_compiling() or not is_open(h):
+    if is_compiling() or not is_open(h):
         return tiled_aggregate(nn.Identity(), _nothing(h, graph), h, graph, reduce="max")
     _spend_notice()
     ptr, source, _ = graph.by_target
@@ -67,7 +68,7 @@ def head_scores(query: Tensor, key: Tensor, weight: Tensor, graph: Neighbors, ac
 
     Shapes: query and key `(|V|, H, F)`, weight a `(H, F)`.
     """
-    if torch.compiler.is_compiling():
+    if is_compiling():
         sigma = Activation.parse(activation)
         return edge_scores(lambda q, k: (sigma(q + k) * weight).sum(-1), query, key, graph)
     heads = zip(query.unbind(1), key.unbind(1), weight, strict=True)
@@ -76,7 +77,7 @@ def head_scores(query: Tensor, key: Tensor, weight: Tensor, graph: Neighbors, ac
 
 def dot_scores(query: Tensor, key: Tensor, graph: Neighbors) -> Tensor:
     """q_u . k_v of every edge and head, `(|E|, H)`, query and key `(|V|, H, F)`."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return edge_scores(lambda q, k: (q * k).sum(-1), query, key, graph)
     heads = zip(query.unbind(1), key.unbind(1), strict=True)
     return torch.stack([contextual_scores(_nothing(q, graph), k, q, graph, "identity") for q, k in heads]).t()
@@ -87,7 +88,7 @@ def attend(scores: Tensor, value: Tensor, graph: Neighbors) -> Tensor:
 
     Shapes: scores `(|E|, H)`, value `(|V|, H, F)`, result `(|V|, H * F)`.
     """
-    if takes(scores):
+    if can_run(scores):
         alpha = edge_softmax(scores, graph)
     else:
         alpha = softmax(scores, graph.edge_index[1].long(), num_nodes=value.size(0))

@@ -38,8 +38,8 @@ from sirgcn.nn.repeated import (
 )
 from sirgcn.ops import Neighbors
 from sirgcn.ops.activation import Sigma
+from sirgcn.ops.calls import is_compiling, is_exporting, is_touched
 from sirgcn.ops.checks import check_devices, check_range, whole_number
-from sirgcn.ops.linear_messages import is_touched
 from sirgcn.strict import Probability, Size, checked
 
 # Also those of a network that was saved or changed elsewhere.
@@ -353,7 +353,7 @@ class SIRNet(nn.Module):
         """
         encoder = self.encoder
         return (
-            not torch.compiler.is_compiling()
+            not is_compiling()
             and isinstance(encoder, CategoricalEncoder)
             and encoder.has_table()
             and encoder.combinations <= x.size(0) // 2
@@ -557,7 +557,7 @@ def _encoder(
 
 def _grouped(graph: Graph, num_nodes: int, convs: Iterable[SIRConv] = ()) -> Graph:
     """The edges grouped once for all layers, unless an exporter or one of the layers wants them as they are."""
-    if torch.compiler.is_exporting() or any(conv.cached or conv.flow == "target_to_source" for conv in convs):
+    if is_exporting() or any(conv.cached or conv.flow == "target_to_source" for conv in convs):
         return graph
     return as_neighbors(graph, num_nodes, num_nodes)
 
@@ -589,10 +589,10 @@ def _batch(batch: Tensor | None, batch_size: int | None, x: Tensor) -> tuple[Ten
         raise ValueError(f"batch: expected shape {[x.size(0)]}, the graph of each node, got {list(batch.shape)}")
     if batch.dtype not in (torch.int32, torch.int64):
         raise ValueError(f"batch: expected dtype int32 or int64, got {batch.dtype}")
-    if torch.compiler.is_compiling() and batch_size is not None:
+    if is_compiling() and batch_size is not None:
         check_range(batch, batch_size, "batch[{}]", "batch_size", "graph")
     # Only where the look at the largest index costs no wait for a device.
-    if batch.numel() and batch.device.type == "cpu" and not torch.compiler.is_compiling():
+    if batch.numel() and batch.device.type == "cpu" and not is_compiling():
         low, high = (int(bound) for bound in torch.aminmax(batch))
         graphs = high + 1
         if low < 0:

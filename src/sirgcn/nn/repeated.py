@@ -12,7 +12,7 @@ from sirgcn.ops import Neighbors
 from sirgcn.ops.kinds import KindEdges, Kinds
 from sirgcn.ops.lookup import look_up
 from sirgcn.ops.norm import weighted_batch_norm
-from sirgcn.ops.pairs import acts_alike
+from sirgcn.ops.parts import acts_alike
 from sirgcn.ops.reference import accumulation_dtype, cast
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from sirgcn.ops import native
-from sirgcn.ops.aggregate import is_watched
+from sirgcn.ops.calls import is_plain_call
 from sirgcn.ops.door import is_open
 from sirgcn.ops.neighbors import Grouping, Neighbors
 
@@ -80,7 +80,7 @@ class Kinds:
         """
         if (
             native.UNAVAILABLE is not None
-            or _is_watched()
+            or not is_plain_call()
             or graph.device.type != "cpu"
             or not is_open(label)
             or graph.num_sources != graph.num_targets
@@ -109,7 +109,7 @@ class Kinds:
             edge_kind: of every edge, below `num_edge_kinds`; None where edges carry nothing.
         """
         # What does not fit is refused, by name, where every edge is looked at.
-        if _is_watched() or not (edge_kind is None or _fits(edge_kind, self.graph.num_edges, num_edge_kinds)):
+        if not is_plain_call() or not (edge_kind is None or _fits(edge_kind, self.graph.num_edges, num_edge_kinds)):
             return None
         self.graph.check_frozen()
         most = int(_MOST_KINDS * self.graph.num_targets)
@@ -122,10 +122,6 @@ class Kinds:
         groupings = grouped.edge_index, grouped.by_target, grouped.by_source
         edges = KindEdges(*groupings, *sizes, self.graph, self.first, first, is_checked=True)
         return Kinds(self.graph, kind, first, count), edges, edge_type
-
-
-def _is_watched() -> bool:
-    return torch.compiler.is_compiling() or is_watched()
 
 
 def _fits(edge_kind: Tensor, num_edges: int, num_kinds: int) -> bool:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sirgcn.ops import native
-from sirgcn.ops.aggregate import is_watched
+from sirgcn.ops.calls import is_plain_call
 from sirgcn.ops.door import PLAIN_TYPES, address, flat, is_open
 
 if native.UNAVAILABLE is None:
@@ -71,9 +71,8 @@ def _takes(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Whether the kernel can work on these tensors, and it pays, and nobody looks on."""
     return (
         # First what must not look at sizes: they may be symbols or traced, or x a stand-in of torch.fx.
-        not torch.compiler.is_compiling()
-        and type(x) in PLAIN_TYPES
-        and not is_watched()
+        type(x) in PLAIN_TYPES
+        and is_plain_call()
         # Most layers of small graphs end here.
         and x.numel() * weight.size(0) >= _LEAST_WORK
         and x.numel() >= _LEAST_ROWS * x.size(-1)
@@ -104,7 +103,7 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         # Second derivatives are those of torch's own operators.
-        ours = not torch.is_grad_enabled() and not is_watched() and _is_plain(grad, grad)
+        ours = not torch.is_grad_enabled() and is_plain_call() and _is_plain(grad, grad)
         multiply = product if ours else torch.mm
         return (
             None if weight is None else multiply(grad, weight),

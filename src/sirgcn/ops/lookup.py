@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sirgcn.ops import native
-from sirgcn.ops.aggregate import is_watched
+from sirgcn.ops.calls import is_plain_call
 from sirgcn.ops.checks import check_devices
 from sirgcn.ops.door import is_open
 
@@ -16,7 +16,7 @@ from sirgcn.ops.door import is_open
 def look_up(table: Float[Tensor, "rows d"], index: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
     """`table[index]`, with gradients that are summed in the order of the index, as those of `index_select` are not."""
     check_devices({"table": table, "index": index})
-    if torch.compiler.is_compiling() or is_watched() or not native.takes_rows(table) or not is_open(index):
+    if not is_plain_call() or not native.takes_rows(table) or not is_open(index):
         return F.embedding(index, table)
     if not (torch.is_grad_enabled() and table.requires_grad):
         return table.index_select(0, index)
@@ -35,7 +35,7 @@ class _LookUp(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (index,) = ctx.saved_tensors
         total = grad.new_zeros(ctx.rows, grad.size(1))
-        if torch.is_grad_enabled() or is_watched() or not native.takes_rows(grad):
+        if torch.is_grad_enabled() or not is_plain_call() or not native.takes_rows(grad):
             return total.index_add(0, index, grad), None
         native.add_rows(total, index, grad)
         return total, None

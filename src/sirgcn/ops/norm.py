@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sirgcn.ops import native
-from sirgcn.ops.aggregate import is_watched, once_differentiable
+from sirgcn.ops.aggregate import once_differentiable
+from sirgcn.ops.calls import is_plain_call
 from sirgcn.ops.checks import check_devices
 from sirgcn.ops.door import flat, is_open
 
@@ -45,7 +46,7 @@ def weighted_batch_norm(
 def _takes(*tensors: Tensor) -> bool:
     """Whether the kernel can work on these: of one dtype, float32 or float64, on the CPU, nobody looking on."""
     first = tensors[0]
-    return native.takes_rows(first) and all(t.dtype == first.dtype and is_open(t) for t in tensors) and not is_watched()
+    return native.takes_rows(first) and all(t.dtype == first.dtype and is_open(t) for t in tensors) and is_plain_call()
 
 
 def _run(table: Tensor, eps: float = 0.0, **others: Tensor) -> None:

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from sirgcn.ops.aggregate import sir_aggregate
 from sirgcn.ops.checks import check_devices
-from sirgcn.ops.linear_messages import known_parts
 from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.tiled import tiled_aggregate
 
@@ -93,11 +92,6 @@ class KindPairs:
         nothing = message.new_zeros(1, message.size(-1)).expand(self.messages.num_targets, -1)
         out = sir_aggregate(nothing, message, self.messages, None, edge_weight, "identity", backend=backend)
         return out if target_weight is None else out * target_weight.unsqueeze(-1)
-
-
-def acts_alike(network: nn.Module) -> bool:
-    """Whether equal inputs are known to give equal messages: linear layers and activations, nothing random."""
-    return known_parts(network) is not None
 
 
 def _distinct(kind: Tensor, num_kinds: int, present: Tensor) -> tuple[Tensor, Tensor]:
