@@ -58,3 +58,13 @@ def _has_plain_weights(linear: nn.Module) -> bool:
 def acts_alike(module: nn.Module) -> bool:
     """Whether a module is known to map equal rows to equal rows: it has linear layers and activations only."""
     return known_parts(module) is not None
+
+
+def is_in_place(module: nn.Module) -> bool:
+    """Whether an activation or a dropout writes its output into its input, so that later readers of the input see it."""
+    return bool(module.__dict__.get("inplace"))
+
+
+def is_row_by_row(module: nn.Module) -> bool:
+    """Whether a module is known to act on each row by itself, alike on equal rows, and not to write into its input."""
+    return acts_alike(module) and not any(map(is_in_place, module.modules()))
