@@ -215,7 +215,7 @@ def test_data_that_cannot_be_had_are_told_once_and_leave_no_record(
         asked.append(name)
         raise DataError("cannot be downloaded (no network); put data.json into wikics/raw", "data.json")
 
-    monkeypatch.setattr("sirgcn.data.catalog.fetch", refuse)
+    monkeypatch.setattr("sirgcn.data.sets.catalog.fetch", refuse)
     places = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "runs")]
     code, text = run("reproduce", "wikics", "-s", "0-3", "-m", "GCN", "-m", "GIN", *places)
     assert code == 2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from sirgcn.data.catalog import DATASETS
+from sirgcn.data.sets.catalog import DATASETS
 from sirgcn.data.tables import load_tables
 from sirgcn.engine import experiment as config
 from sirgcn.engine.experiment import Experiment, TrainConfig

@@ -18,7 +18,7 @@ from torch_geometric.loader import DataLoader
 from sirgcn.bench.graphs import LeftOut
 from sirgcn.bench.peers import OURS, as_plain
 from sirgcn.data import DataError, Task, load
-from sirgcn.data.task import Part
+from sirgcn.data.splits import Part
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.loop import EVALUATED_AT_ONCE, Trainer
 from sirgcn.nn import SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, preset

@@ -15,7 +15,7 @@ app = typer.Typer(
 @app.command("list")
 def data_list(data: Root = None, as_json: AsJson = False) -> None:
     """All data sets: size, task, metric, licence, and how to get them."""
-    from sirgcn.data.catalog import DATASETS
+    from sirgcn.data.sets.catalog import DATASETS
 
     rows = [
         (entry.name, entry.level, entry.metric, *entry.size, entry.licence, entry.how) for entry in DATASETS.values()
@@ -30,7 +30,7 @@ def data_describe(
     as_json: AsJson = False,
 ) -> None:
     """What is in a data set: schema, degrees, labels, homophily, missing values, warnings."""
-    from sirgcn.data.catalog import load
+    from sirgcn.data.sets.catalog import load
 
     description = load(name, data).describe()
     if as_json:
@@ -42,7 +42,7 @@ def data_describe(
 @app.command("fetch")
 def data_fetch(name: Annotated[str, typer.Argument(help="A data set.")], data: Root = None) -> None:
     """Download a data set's files into the data root; what is there already is kept."""
-    from sirgcn.data.catalog import fetch
+    from sirgcn.data.sets.catalog import fetch
 
     out.print(f"{name}: in {fetch(name, data)}", markup=False)
 
@@ -52,7 +52,7 @@ def data_verify(
     name: Annotated[str, typer.Argument(help="A data set.")], data: Root = None, as_json: AsJson = False
 ) -> None:
     """Check the hashes of a data set's files; the exit code is 1 if one is missing or not what it should be."""
-    from sirgcn.data.catalog import verify
+    from sirgcn.data.sets.catalog import verify
 
     found = verify(name, data)
     if not found and not as_json:

@@ -15,7 +15,8 @@ from torch_geometric.data import Data
 
 from sirgcn.data.graphs import sha256_of
 from sirgcn.data.losses import LOSSES_OF_BATCHES, count_labels
-from sirgcn.data.task import PARTS, Part, Task
+from sirgcn.data.splits import PARTS, Part
+from sirgcn.data.task import Task
 from sirgcn.engine.checkpoint import Checkpoints, random_state, set_random_state, weights_sha256
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.strict import ConfigError, read

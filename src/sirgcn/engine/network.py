@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sirgcn.data.catalog import find as find_dataset
+from sirgcn.data.sets.catalog import find as find_dataset
 from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
 from sirgcn.engine.experiment import Experiment, ModelConfig

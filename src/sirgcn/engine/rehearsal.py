@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sirgcn.data import catalog
+from sirgcn.data.sets import catalog
 from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError

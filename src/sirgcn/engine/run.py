@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
-from sirgcn.data import catalog
+from sirgcn.data.sets import catalog
 from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError
