@@ -317,7 +317,7 @@ def test_an_epoch_of_ours_and_of_plain_pyg_learn_alike() -> None:
     def task() -> Any:
         return load("hetero_edge_count", c=2, num_graphs=20)
 
-    small = training.Epoch("small", task, lambda: SIRNet(**hetero_edge_count_preset(2)), 8, 1.0)
+    small = training.Epoch("small", task, lambda: build_net(hetero_edge_count_preset(2)), 8, 1.0)
     record = empty_record(Path("unused.json"))
     record.write = lambda: None  # type: ignore[method-assign]
     run._epoch(plan(AGGREGATION), record, lambda name: None, small)

@@ -176,7 +176,7 @@ def trainer(
 ) -> Trainer:
     """Of a few steps, after which it stops."""
     torch.manual_seed(weights)
-    model = SIRNet(3, width, 1, num_layers=1, encoder="embedding", pool="sum", dropout=dropout)
+    model = SIRNet.of(3, width, 1, num_layers=1, encoder="embedding", pool="sum", dropout=dropout)
     train = TrainConfig(**{"epochs": 2, "batch_size": 8, "selection": "last", **settings})
     return Trainer(model, task(), train, seed=seed, checkpoints=Checkpoints(folder), should_stop=lambda: True)
 

@@ -39,7 +39,7 @@ def molecules() -> dict[str, Any]:
 def network(**options: Any) -> SIRNet:
     torch.manual_seed(0)
     given = {"encoder": "embedding", "activation": "leaky_relu(0.2)", "pool": "sum", "readout_layers": 2, **options}
-    return SIRNet(ATOMS, 8, 2, 3, **given).double()
+    return SIRNet.of(ATOMS, 8, 2, 3, **given).double()
 
 
 @pytest.fixture

@@ -45,14 +45,14 @@ EPOCHS = (
     Epoch(
         "HeteroEdgeCount(10)",
         lambda: load("hetero_edge_count", c=10),
-        lambda: SIRNet(**hetero_edge_count_preset(10)),
+        lambda: build_net(hetero_edge_count_preset(10)),
         256,
         4.0,
     ),
     Epoch(
         "DictionaryLookup(30)",
         lambda: load("dictionary_lookup", n=30),
-        lambda: SIRNet(**dictionary_lookup_preset(30)),
+        lambda: build_net(dictionary_lookup_preset(30)),
         256,
         2.0,
     ),
