@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sirgcn.ops import Activation
+from sirgcn.strict import check_name
 from sirgcn.theory.multisets import hash_multiset
 from sirgcn.theory.pseudometrics import Pseudometric, feature_distance
 
@@ -32,8 +33,7 @@ def scalar_message(name: str, h: Tensor, bias: float = 0.0, sigma: str = "relu")
         bias: b.
         sigma: of `mlp`, a name of the table of activations.
     """
-    if name not in MESSAGES:
-        raise ValueError(f"message: expected one of {', '.join(MESSAGES)}, got {name!r}")
+    check_name("message", name, MESSAGES, exact=True)
     h = h + bias
     if name == "linear":
         return h

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch_geometric.utils import degree, scatter
 
-from sirgcn.strict import Size, checked
+from sirgcn.strict import Size, check_name, checked
 
 Layer = Callable[[Tensor, Tensor], Tensor]
 
@@ -51,8 +51,7 @@ def pna_query_influence(
         query: W_Q.
         key: W_K.
     """
-    if aggregator not in PNA_AGGREGATORS:
-        raise ValueError(f"aggregator: expected one of {', '.join(PNA_AGGREGATORS)}, got {aggregator!r}")
+    check_name("aggregator", aggregator, PNA_AGGREGATORS, exact=True)
     source, target = edge_index.long()
     bias, keys = x @ query.T, x @ key.T
     num_neighbors = degree(target, x.size(0), dtype=x.dtype)

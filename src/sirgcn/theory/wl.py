@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from sirgcn.ops import Neighbors
-from sirgcn.strict import Count, checked
+from sirgcn.strict import Count, check_name, checked
 
 RULES = ("classical", "modified")
 """The update rules of `refine`."""
@@ -82,8 +82,7 @@ def refine(data: Data, rule: str = "classical", rounds: Count | None = None, tol
         tolerance: real features start in one class if they differ by at most this in every entry, or are joined by a
             chain of such; 0 asks for equal features.
     """
-    if rule not in RULES:
-        raise ValueError(f"rule: expected one of {', '.join(RULES)}, got {rule!r}")
+    check_name("rule", rule, RULES, exact=True)
     if rounds is not None and rounds < 0:
         raise ValueError(f"rounds: expected at least 0, got {rounds}")
     num_nodes = count_nodes(data)
