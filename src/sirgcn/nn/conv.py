@@ -20,11 +20,12 @@ from sirgcn.nn.adjacency import (
     check_same_device,
     count_edges,
     plain_edge_attr,
+    through_edges,
     with_stored_values,
 )
 from sirgcn.nn.dropout import dropout
 from sirgcn.nn.linear import Linear
-from sirgcn.nn.repeated import Repeated, is_row_by_row, through, through_edges
+from sirgcn.nn.repeated import Repeated, is_row_by_row, through
 from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate, tiled_aggregate
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.aggregate import check_edge, choose_backend
@@ -33,6 +34,7 @@ from sirgcn.ops.checks import whole_number
 from sirgcn.ops.kinds import KindEdges
 from sirgcn.ops.pairs import KindPairs
 from sirgcn.ops.reference import accumulation_dtype
+from sirgcn.ops.rows import Rows
 from sirgcn.ops.tiled import COMBINE
 from sirgcn.strict import Probability, Size, checked
 
@@ -165,8 +167,8 @@ class SIRConv(MessagePassing):
         self.reset_parameters()
 
     @property
-    def takes_repeated(self) -> bool:
-        """Whether x may be `Repeated` rows of a table: not where the plain `propagate` runs."""
+    def can_take_rows(self) -> bool:
+        """Whether x may be `Rows` of a table: not where the plain `propagate` runs."""
         return not self._takes_plain_route()
 
     @property
@@ -192,13 +194,15 @@ class SIRConv(MessagePassing):
 
     def forward(
         self,
-        x: Tensor | Repeated | tuple[Tensor, Tensor | Repeated],
+        x: Tensor | Rows | Repeated | tuple[Tensor, Tensor | Repeated],
         edge_index: Graph,
         edge_attr: EdgeAttr = None,
         edge_weight: OptTensor = None,
         size: tuple[int, int] | None = None,
     ) -> Tensor:
         """One convolution: the shapes are those of the class."""
+        if isinstance(x, Rows):
+            x = x.table if x.index is None else Repeated(x.table, x.index)
         source, target = _both_ends(x)
         self._check_nodes(source, target, edge_index, size)
         edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, self.edge_dim)

@@ -17,6 +17,7 @@ from sirgcn.nn.adjacency import (
     Graph,
     as_neighbors,
     check_same_device,
+    through_edges,
     with_self_loops,
     with_stored_values,
 )
@@ -33,13 +34,13 @@ from sirgcn.nn.repeated import (
     rows_of,
     takes_kinds,
     through,
-    through_edges,
     writes_into_input,
 )
 from sirgcn.ops import Neighbors
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.calls import is_compiling, is_exporting, is_touched
 from sirgcn.ops.checks import check_devices, check_range, whole_number
+from sirgcn.ops.rows import Rows
 from sirgcn.strict import Probability, Size, checked
 
 # Also those of a network that was saved or changed elsewhere.
@@ -303,7 +304,7 @@ class SIRNet(nn.Module):
             state = virtual.start(batch_size)
             h = virtual.spread(h, state, batch)
         known = {"batch": batch, "first": h}
-        context = {name: tensor for name, tensor in known.items() if name in self.conv.takes}
+        context = {name: tensor for name, tensor in known.items() if name in self.conv.extra_inputs}
         for block, feed_forward in zip(self.blocks, self.feed_forwards, strict=True):
             h = block(h, graph, edge, edge_weight, **context)
             # What follows wants a row for every node, unless it is the next block or the readout.
@@ -321,12 +322,14 @@ class SIRNet(nn.Module):
         h = self.last_norm(h)
         if self.pool is None:
             return through(self.readout, h)
-        return self.head(self.readout(h, batch, dim_size=batch_size))
+        return self.head(
+            self.readout(Rows(h.table, h.kind) if isinstance(h, Repeated) else h, batch, dim_size=batch_size)
+        )
 
     def _check_edges(self, edge_attr: EdgeAttr, edge_weight: Tensor | None) -> None:
         """Refuse what the convolution cannot take; `SIRConv` refuses for itself."""
         for argument, name, value in (("edge_attr", "edge", edge_attr), ("edge_weight", "edge_weight", edge_weight)):
-            if value is not None and name not in self.conv.takes:
+            if value is not None and name not in self.conv.extra_inputs:
                 raise ValueError(f"{argument}: the convolution {self.conv.name} takes none, got one")
         if edge_weight is not None and self.self_loops:
             raise ValueError("edge_weight: a self-loop has none; expected None with self_loops")
@@ -362,7 +365,7 @@ class SIRNet(nn.Module):
             and not can_drop(self.input_dropout)
             and all(type(block) in (_PostNorm, _Skip) for block in self.blocks)
             and all(type(block.conv) is self._conv_type for block in self.blocks)
-            and getattr(self.blocks[0].conv, "takes_repeated", False)
+            and getattr(self.blocks[0].conv, "can_take_rows", False)
             and not any(is_touched(module) or writes_into_input(module) for module in self.modules())
         )
 
@@ -424,7 +427,7 @@ class _PostNorm(_Block):
     def forward(
         self, h: Tensor | Repeated, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None, **context: Tensor
     ) -> Tensor | Repeated:
-        x: Any = h
+        x: Any = Rows(h.table, h.kind) if isinstance(h, Repeated) else h
         own, kinds = h, None
         if isinstance(h, Repeated) and edge_weight is None and not context and self._takes_kinds():
             finer = h.finer(cast(Neighbors, graph), edge)
