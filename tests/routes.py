@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from sirgcn import SIRConv, SIRNet
+from sirgcn.nn.baselines.messages import attend, deviation, dot_scores, head_scores, maximum, weighted_sum
 from sirgcn.nn.convs import CONVS, make_conv
-from sirgcn.nn.messages import attend, deviation, dot_scores, head_scores, maximum, weighted_sum
 from sirgcn.ops import Neighbors, native, sir_aggregate, tiled_aggregate
 from sirgcn.ops.linear import linear
 from sirgcn.ops.rows import look_up

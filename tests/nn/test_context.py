@@ -21,6 +21,7 @@ from sirgcn.nn import (
     preset,
 )
 from sirgcn.nn.linear import Linear
+from sirgcn.ops.rows import Rows
 
 # Graphs of 2, 0, 3 and 1 nodes.
 BATCH = torch.tensor([0, 0, 2, 2, 2, 3])
@@ -54,6 +55,15 @@ def test_readout_adds_the_network_over_the_nodes_of_each_graph(aggr: str) -> Non
     torch.testing.assert_close(readout(x, BATCH, dim_size=6)[:4], expected)
     assert not readout(x, BATCH, dim_size=6)[4:].any()
     torch.testing.assert_close(readout(x), readout(x, torch.zeros(6, dtype=torch.int64)))
+
+
+@pytest.mark.parametrize("aggr", ["sum", "mean"])
+@pytest.mark.parametrize("own", [network(), nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))])
+def test_readout_of_rows_that_nodes_share_is_that_of_all_nodes(own: nn.Module, aggr: str) -> None:
+    readout = SIRReadout(own, aggr).double()
+    rows = Rows(torch.randn(2, 3, dtype=torch.float64), torch.tensor([0, 1, 1, 0, 1, 0]))
+    for given in ({"index": BATCH}, {"ptr": PTR}, {"index": BATCH, "dim_size": 6}, {}):
+        torch.testing.assert_close(readout(rows, **given), readout(rows.expand(), **given))
 
 
 def test_readout_stands_where_pyg_takes_an_aggregation() -> None:

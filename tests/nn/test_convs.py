@@ -21,13 +21,13 @@ from sirgcn.data import dictionary_lookup, hetero_edge_count
 from sirgcn.nn import (
     CONVS,
     PRESETS,
-    Repeated,
     dictionary_lookup_preset,
     hetero_edge_count_preset,
     make_conv,
     width_for_budget,
 )
 from sirgcn.nn.baselines import SAGE, GATv2
+from sirgcn.ops.rows import Rows
 from tests.laws import EDGE_CASES, RICH, Graph, assert_repeats, assert_same, graphs, scale, value_and_gradients
 
 WIDTH = 8
@@ -389,21 +389,20 @@ def test_convolution_repeats_bit_for_bit(name: str) -> None:
 @pytest.mark.parametrize("name", CONVS)
 def test_rows_of_a_table_give_what_they_stand_for(name: str) -> None:
     conv = made(name)
-    assert conv.takes_repeated == (name not in ("gin", "fagcn"))
+    assert conv.can_take_rows == (name not in ("gin", "fagcn"))
     table, edge_index = torch.randn(3, WIDTH, dtype=torch.float64, requires_grad=True), torch.randint(20, (2, 60))
     kind = torch.randint(3, (20,))
     found, expected = (
-        value_and_gradients(conv(h, edge_index), [table, *conv.parameters()])
-        for h in (Repeated(table, kind), table[kind])
+        value_and_gradients(conv(h, edge_index), [table, *conv.parameters()]) for h in (Rows(table, kind), table[kind])
     )
     assert_same(found, expected)
 
 
 def test_rows_that_dropout_makes_differ_are_not_taken_from_a_table() -> None:
     conv: Any = make_conv("gcn", WIDTH, WIDTH, dropout=0.5)
-    assert conv.eval().takes_repeated
-    assert not conv.train().takes_repeated
-    rows, edge_index = Repeated(torch.randn(3, WIDTH), torch.randint(3, (20,))), torch.randint(20, (2, 60))
+    assert conv.eval().can_take_rows
+    assert not conv.train().can_take_rows
+    rows, edge_index = Rows(torch.randn(3, WIDTH), torch.randint(3, (20,))), torch.randint(20, (2, 60))
     assert not torch.equal(conv(rows, edge_index), conv(rows, edge_index))
 
 
@@ -415,7 +414,7 @@ def test_gradient_of_a_table_in_half_precision_counts_all_nodes(name: str) -> No
 
     def gradients(enabled: bool) -> list[Tensor]:
         with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
-            out = conv(Repeated(table, kind), edge_index)
+            out = conv(Rows(table, kind), edge_index)
         return list(torch.autograd.grad(out.float().sum(), list(conv.parameters())))
 
     for half, whole in zip(gradients(True), gradients(False), strict=True):

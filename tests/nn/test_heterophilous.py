@@ -11,8 +11,8 @@ from hypothesis import given
 from torch import Tensor, nn
 
 from sirgcn.nn import NETWORKS, SIRNet, make_network
-from sirgcn.nn.heterophilous import hops
-from sirgcn.nn.heterophilous_labels import doubly_stochastic
+from sirgcn.nn.baselines.heterophilous import hops
+from sirgcn.nn.baselines.heterophilous_labels import doubly_stochastic
 from tests.laws import RICH, Graph, assert_repeats, assert_same, graphs, value_and_gradients
 
 FEATURES, CLASSES = 5, 3

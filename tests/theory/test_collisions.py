@@ -145,7 +145,7 @@ def test_every_convolution_of_the_table_can_be_looked_at(name: str) -> None:
 
     def called(x: Tensor, edge_index: Tensor) -> Tensor:
         context = {"batch": torch.zeros(len(x), dtype=torch.int64), "first": x}
-        return conv(x, edge_index, **{key: value for key, value in context.items() if key in CONVS[name].takes})
+        return conv(x, edge_index, **{key: value for key, value in context.items() if key in CONVS[name].extra_inputs})
 
     conv.eval()
     found = collisions(called, x, edges, euclidean(), threshold=math.inf)

@@ -1,6 +1,7 @@
 """What gives a node or a graph its own context: the soft-isomorphic readout, the virtual node, random features."""
 
 import copy
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch_geometric.utils import scatter
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.encoder import is_plain_embedding
 from sirgcn.nn.linear import Linear
-from sirgcn.nn.repeated import Repeated, through
+from sirgcn.ops.rows import Rows
 from sirgcn.strict import Probability, Size, checked
 
 
@@ -26,8 +27,7 @@ class SIRReadout(Aggregation):
         aggr: `"sum"`, or `"mean"` for the statement up to a constant scale.
 
     Shapes:
-        - **input:** node features `(|V|, F_in)`, `index` `(|V|)` or `ptr` `(B + 1)`; `Repeated` rows if MLP_R acts on
-          each by itself
+        - **input:** node features `(|V|, F_in)`, `index` `(|V|)` or `ptr` `(B + 1)`; also as `Rows`
         - **output:** graph features `(B, F_out)`; a graph without nodes gets 0
     """
 
@@ -44,9 +44,17 @@ class SIRReadout(Aggregation):
         """Draw MLP_R's parameters anew."""
         reset(self.network)
 
+    def __call__(self, x: Tensor | Rows, index: Tensor | None = None, *args: Any, **kwargs: Any) -> Tensor:
+        """As `forward`."""
+        if not isinstance(x, Rows):
+            return super().__call__(x, index, *args, **kwargs)
+        # PyG checks the dimensions of a tensor before it calls `forward`. Rows always have two dimensions.
+        out: Tensor = nn.Module.__call__(self, x, index, *args, **kwargs)
+        return out
+
     def forward(
         self,
-        x: Tensor | Repeated,
+        x: Tensor | Rows,
         index: Tensor | None = None,
         ptr: Tensor | None = None,
         dim_size: int | None = None,
@@ -54,7 +62,9 @@ class SIRReadout(Aggregation):
         max_num_elements: int | None = None,
     ) -> Tensor:
         """The readout of every graph; `index` names the graph of each node, `dim_size` the number of graphs."""
-        return self.reduce(through(self.network, x), index, ptr, dim_size, dim, reduce=self.aggr)
+        if index is None and ptr is None:
+            index = torch.zeros(x.shape[dim], dtype=torch.int64, device=x.device)
+        return self.reduce(Rows.of(x).map(self.network).expand(), index, ptr, dim_size, dim, reduce=self.aggr)
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}(aggr={self.aggr})"

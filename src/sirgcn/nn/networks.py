@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import nn
 
+from sirgcn.nn.baselines.heterophilous import H2GCN, GloGNN
+from sirgcn.nn.baselines.heterophilous_filters import FSGNN, GPRGNN, JacobiConv
+from sirgcn.nn.baselines.heterophilous_labels import CPGNN, GBKGNN
 from sirgcn.nn.convs import CONVS, Conv
-from sirgcn.nn.heterophilous import H2GCN, GloGNN
-from sirgcn.nn.heterophilous_filters import FSGNN, GPRGNN, JacobiConv
-from sirgcn.nn.heterophilous_labels import CPGNN, GBKGNN
 from sirgcn.nn.linear import Linear
 from sirgcn.nn.models import SIRNet
 from sirgcn.strict import Probability, Size, checked

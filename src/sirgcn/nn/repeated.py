@@ -22,7 +22,7 @@ class Repeated:
     .. math:: h_v = T_{k_v}, \qquad W h_v = (T W^\top)_{k_v}
 
     A matrix product with them is one with the table, however many nodes there are. `SIRConv` takes it as `x`, and so
-    do the other convolutions that say `takes_repeated`.
+    do the other convolutions that say `can_take_rows`.
 
     Args:
         table: the rows that differ, `[K, channels]`.
@@ -120,16 +120,6 @@ def is_row_by_row(module: nn.Module) -> bool:
 def writes_into_input(module: nn.Module) -> bool:
     """Whether an activation or a dropout works in place: whoever reads its input afterwards reads its output."""
     return bool(module.__dict__.get("inplace"))
-
-
-def through_edges(module: nn.Module, edge: EdgeAttr) -> EdgeAttr:
-    """The module's output for edge features: for a pair (table, type) such a pair, if it is known to act row by row."""
-    if not isinstance(edge, tuple):
-        return module(edge)
-    table, edge_type = edge
-    if not is_row_by_row(module):
-        return module(table.index_select(0, edge_type))
-    return module(table), edge_type
 
 
 def through(function: Callable[[Tensor], Tensor], x: Tensor | Repeated) -> Tensor:

@@ -143,7 +143,7 @@ def draw_net(rng: Rng) -> Case:
             "activation": one_of(rng, SIGMAS[:-1]),
             "sigma_layers": one_of(rng, [0, 0, 0, 0, 1, 2]),
         }
-    takes = CONVS[conv].takes
+    takes = CONVS[conv].extra_inputs
     if "edge" in takes and chance(rng, 0.45):
         draw_edges_of_net(rng, options, given)
     elif "edge_weight" in takes and options.get("aggr") != "max" and chance(rng, 0.15):

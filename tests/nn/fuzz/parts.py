@@ -14,6 +14,7 @@ from sirgcn.nn.encoder import CategoricalEncoder
 from sirgcn.nn.linear import Linear
 from sirgcn.nn.models import _PostNorm, _Skip
 from sirgcn.ops.activation import Sigma
+from sirgcn.ops.rows import Rows
 
 
 class Lora(nn.Module):
@@ -150,8 +151,8 @@ class OwnForward(SIRConv):
 class OwnConvolve(GCN):
     """A subclass of a baseline."""
 
-    def convolve(self, h: Any, *args: Any, **kwargs: Any) -> Tensor:
-        return super().convolve(h, *args, **kwargs) + h.mean()
+    def convolve(self, rows: Rows, *args: Any, **kwargs: Any) -> Tensor:
+        return super().convolve(rows, *args, **kwargs) + rows.expand().mean()
 
 
 class OwnSage(SAGE):

@@ -6,12 +6,14 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import sirgcn.nn.baselines as baselines
+import sirgcn.nn.baselines.messages as messages
+import sirgcn.nn.baselines.sums as sums
 import sirgcn.nn.context as context
 import sirgcn.nn.conv as conv
-import sirgcn.nn.messages as messages
 import sirgcn.nn.repeated as repeated
 import sirgcn.ops.linear as linear
+import sirgcn.ops.parts as parts
+import sirgcn.ops.rows as rows
 import sirgcn.ops.tiled as tiled
 from sirgcn.nn import SIRConv, SIRNet
 from sirgcn.nn.encoder import CategoricalEncoder
@@ -33,9 +35,10 @@ def plainest() -> Iterator[None]:
         off(SIRNet, "_rows_repeat")
         off(CategoricalEncoder, "has_table")
         off(context, "is_plain_embedding")
-        stack.enter_context(patch.object(baselines, "known_parts", lambda module: None))
+        stack.enter_context(patch.object(sums, "known_parts", lambda module: None))
         off(SIRConv, "_takes_plain_route", True)
         off(repeated, "acts_alike")
+        off(parts, "acts_alike")
         off(native, "takes_rows")
         stack.enter_context(patch.object(native, "MULTIPLIES", False))
         stack.enter_context(patch.object(native, "UNAVAILABLE", "this is the plainest route"))
@@ -78,9 +81,10 @@ def fastest(taken: Taken, has_small_tiles: bool, is_compiled: bool) -> Iterator[
         note(linear, "product", "products in C")
         note(repeated, "weighted_batch_norm", "batch norm of kinds")
         note(repeated, "look_up", "rows of a table")
+        note(rows, "look_up", "rows of a table")
         note(messages, "edge_softmax", "softmax in C")
         note(messages, "contextual_scores", "scores in C")
-        note(baselines, "maximum", "maximum by torch's sparse product")
+        note(sums, "maximum", "maximum by torch's sparse product")
         note(native, "refine", "refinement in C")
         yield
 

@@ -13,9 +13,9 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 
 from sirgcn.nn.adjacency import Graph, as_edge_index, as_neighbors, with_self_loops
+from sirgcn.nn.baselines.messages import weighted_sum
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.linear import own_weights
-from sirgcn.nn.messages import weighted_sum
 from sirgcn.ops import Neighbors
 from sirgcn.strict import Probability, Size, checked
 

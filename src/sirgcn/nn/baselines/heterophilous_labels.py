@@ -12,9 +12,9 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, zeros
 
 from sirgcn.nn.adjacency import Graph
+from sirgcn.nn.baselines.heterophilous import Loss, NodeNetwork, Prepared
+from sirgcn.nn.baselines.messages import edge_scores, weighted_sum
 from sirgcn.nn.dropout import Dropout
-from sirgcn.nn.heterophilous import Loss, NodeNetwork, Prepared
-from sirgcn.nn.messages import edge_scores, weighted_sum
 from sirgcn.ops import Neighbors
 from sirgcn.strict import Probability, Size, checked
 
