@@ -142,7 +142,7 @@ def net(**options: Any) -> Callable[[Given], Tensor]:
     """A network of categories, whose rows repeat, or of features."""
 
     def make() -> nn.Module:
-        return SIRNet(TYPES, WIDTH, 2, num_layers=2, encoder="embedding", **options)
+        return SIRNet.of(TYPES, WIDTH, 2, num_layers=2, encoder="embedding", **options)
 
     def call(given: Given) -> Tensor:
         network = of_weights(given, make, "blocks.1.conv.lin_key.weight")

@@ -278,7 +278,7 @@ def _read_table(cls: Any, value: Any, where: str) -> Any:
 
 def _read_choice(known: tuple[Any, ...], value: Any, where: str) -> Any:
     # True equals 1 and is none of the choices 1 and 2.
-    if not isinstance(value, type(known[0])):
+    if type(value) not in map(type, known):
         raise ConfigError(f"{where}: {expected_one_of(value, known)}")
     return check_name(where, value, known, exact=True)
 

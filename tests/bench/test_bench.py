@@ -36,7 +36,7 @@ from sirgcn.bench.tables import markdown, print_tables, render_page, sheets
 from sirgcn.bench.targets import check
 from sirgcn.data import load
 from sirgcn.engine.timing import calls_per_sample, ratios, summary
-from sirgcn.nn import SIRNet, hetero_edge_count_preset
+from sirgcn.nn import build_net, hetero_edge_count_preset
 
 TINY = Shape("molecules", 8, "tiny", functools.partial(molecules, graphs=3))
 ONCE = Effort(repeats=1, sample_seconds=0.0, run_seconds=0.0)

@@ -16,7 +16,7 @@ from sirgcn.nn import (
     CategoricalEncoder,
     PositionalEncoder,
     SIRConv,
-    SIRNet,
+    build_net,
     dictionary_lookup_preset,
     preset,
 )

@@ -14,6 +14,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn.models import GraphSAGE, JumpingKnowledge
 from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE
 
+import sirgcn.nn.net as net_module
 from sirgcn import SIRGCN, Neighbors, SIRNet, preset
 from sirgcn.data import dictionary_lookup, hetero_edge_count
 from sirgcn.nn import (
@@ -22,10 +23,12 @@ from sirgcn.nn import (
     PRESETS,
     CategoricalEncoder,
     SIRConv,
+    build_net,
     dictionary_lookup_preset,
     hetero_edge_count_preset,
 )
 from sirgcn.nn.linear import Linear
+from sirgcn.nn.sharing import _can_share
 
 EDGE_INDEX = torch.tensor([[0, 2, 1, 5, 3, 2, 3, 0, 5, 4, 6, 0], [3, 1, 1, 3, 0, 2, 5, 1, 0, 3, 2, 3]])
 NODES, EDGES = 7, EDGE_INDEX.size(1)
@@ -206,13 +209,13 @@ def test_corrected_preset_lacks_the_biases_of_the_keys(name: str) -> None:
 def inputs_of(name: str) -> tuple[Tensor, dict[str, Any]]:
     """Node features of the kind that a preset reads, and for a graph task the batch."""
     arguments = PRESETS[name]
-    encoder = arguments.get("encoder", "none")
-    batch = {} if arguments.get("pool") is None else {"batch": torch.tensor([0, 0, 0, 0, 1, 1, 1]), "batch_size": 2}
+    encoder = arguments.encoder.type
+    batch = {} if arguments.readout.pool is None else {"batch": torch.tensor([0, 0, 0, 0, 1, 1, 1]), "batch_size": 2}
     if encoder == "atom":
         return torch.stack([torch.randint(0, size, (NODES,)) for size in OGB_ATOM], dim=1), batch
     if encoder == "embedding":
-        return torch.randint(0, arguments["in_channels"], (NODES,)), batch
-    return torch.randn(NODES, arguments["in_channels"]), batch
+        return torch.randint(0, arguments.in_channels, (NODES,)), batch
+    return torch.randn(NODES, arguments.in_channels), batch
 
 
 @pytest.mark.parametrize("variant", ["corrected", "published"])
@@ -221,15 +224,15 @@ def test_every_preset_runs_and_learns(name: str, variant: str) -> None:
     x, batch = inputs_of(name)
     model: Any = preset(name, variant=variant)
     out = run_and_learn(model, x, EDGE_INDEX, **batch)
-    assert out.shape == (2 if batch else NODES, PRESETS[name]["out_channels"])
+    assert out.shape == (2 if batch else NODES, PRESETS[name].out_channels)
 
 
 def test_preset_takes_changes_and_names_the_known_ones() -> None:
     assert len(preset("zinc", num_layers=2).blocks) == 2
-    assert PRESETS["zinc"]["num_layers"] == 4
+    assert PRESETS["zinc"].block.layers == 4
     with pytest.raises(ValueError, match=r"^name: expected one of wikics, .*questions, got 'cora'"):
         preset("cora")
-    with pytest.raises(TypeError, match="layers"):
+    with pytest.raises(ValueError, match=r"option: expected one of .*num_layers.*, got 'layers'"):
         preset("zinc", layers=3)
 
 
@@ -288,7 +291,7 @@ def test_few_categories_are_projected_once_and_give_what_their_rows_give(
     found = []
     for few in (True, False):
         if not few:
-            monkeypatch.setattr(SIRNet, "_rows_repeat", lambda self, x: False)
+            monkeypatch.setattr(net_module, "run_shared", lambda *given: None)
         model.zero_grad()
         found.append([run_and_learn(model, x, edge_index), *(p.grad for p in model.parameters())])
     assert rows == [math.prod(vocabularies), 20]
@@ -300,10 +303,10 @@ def test_categories_are_not_projected_once_where_a_node_has_more_than_its_catego
     x, edge_index = torch.zeros(20, 1, dtype=torch.int64), torch.randint(20, (2, 60))
     for options in ({"input_dropout": 0.5}, {"random_features": 2}, {"virtual_node": True}):
         model = SIRNet.of((3,), 8, 2, 1, encoder="embedding", norm="layer", **options)
-        assert not model.train()._rows_repeat(x), options
+        assert not _can_share(model.train(), x), options
         run_and_learn(model, x, edge_index)
-    assert SIRNet.of((3,), 8, 2, 1, encoder="embedding", input_dropout=0.5).eval()._rows_repeat(x)
-    assert not SIRNet.of((11,), 8, 2, 1, encoder="embedding")._rows_repeat(x)
+    assert _can_share(SIRNet.of((3,), 8, 2, 1, encoder="embedding", input_dropout=0.5).eval(), x)
+    assert not _can_share(SIRNet.of((11,), 8, 2, 1, encoder="embedding"), x)
 
 
 # SIRNet, part by part
@@ -625,9 +628,9 @@ def test_state_dict_of_a_model_goes_round() -> None:
 BAD_CONFIGURATIONS: dict[str, tuple[dict[str, Any], str]] = {
     "conv": ({"conv": "cheb"}, r"^conv: expected one of sir, gcn, .*got 'cheb'"),
     "block": ({"block": "dense"}, r"^block: expected one of residual, skip, pre_norm, transformer, got 'dense'"),
-    "norm": ({"norm": "group"}, r"^norm: expected one of batch, layer, None, got 'group'"),
-    "jk": ({"jk": "last"}, r"^jk: expected one of cat, max, lstm, None, got 'last'"),
-    "pool": ({"pool": "max"}, r"^pool: expected one of sum, mean, None, got 'max'"),
+    "norm": ({"norm": "group"}, r"^norm: expected one of batch, layer, got 'group'"),
+    "jk": ({"jk": "last"}, r"^jk: expected one of cat, max, lstm, got 'last'"),
+    "pool": ({"pool": "max"}, r"^pool: expected one of sum, mean, got 'max'"),
     "encoder": ({"encoder": "mlp"}, r"^encoder: expected one of none, linear, embedding, atom, got 'mlp'"),
     "edge_encoder": (
         {"edge_encoder": "atom", "edge_channels": 3},

@@ -85,7 +85,9 @@ def make_net(name: str) -> SIRNet:
 @functools.cache
 def built_net(name: str) -> SIRNet:
     torch.default_generator.manual_seed(0)
-    common = {"encoder": "embedding", "pool": "sum", "readout_layers": 2, "activation": "gelu", "act": "gelu"}
+    common: dict[str, Any] = {"encoder": "embedding", "pool": "sum", "readout_layers": 2, "act": "gelu"}
+    if "conv" not in OPTIONS[name]:
+        common["activation"] = "gelu"
     edges = {"edge_channels": [BONDS], "edge_encoder": "embedding"}
     net = SIRNet.of(ATOMS, WIDTH, 2, 2, **{**common, **edges, **OPTIONS[name]}).double()
     with torch.no_grad():

@@ -21,7 +21,7 @@ from sirgcn.data import DataError, Task, load
 from sirgcn.data.splits import Part
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.loop import EVALUATED_AT_ONCE, Trainer
-from sirgcn.nn import SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, preset
+from sirgcn.nn import build_net, dictionary_lookup_preset, hetero_edge_count_preset, preset
 from sirgcn.ops import Neighbors
 
 PEER = "plain PyG"

@@ -13,7 +13,6 @@ from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
 from sirgcn.engine.experiment import Experiment, ModelConfig
 from sirgcn.nn import (
-    OPTIONS,
     PRESETS,
     NetConfig,
     NetworkConfig,
@@ -158,9 +157,7 @@ def build(experiment: Experiment, model: ModelConfig, task: Task, options: Mappi
         raise ConfigError(f"{experiment.name}: {model.title}: {error}") from error
 
 
-def _net_config(
-    experiment: Experiment, model: ModelConfig, task: Task, options: Mapping[str, Any]
-) -> NetConfig:
+def _net_config(experiment: Experiment, model: ModelConfig, task: Task, options: Mapping[str, Any]) -> NetConfig:
     conv = find_conv(model.conv)
     config = _preset(experiment, model, task, options).with_options(conv=model.conv).with_options(**model.options)
     known = config.conv.options
@@ -185,15 +182,19 @@ def _network_config(model: ModelConfig, task: Task, where: str) -> NetworkConfig
 
 def _within(config: NetConfig | NetworkConfig, budget: int, where: str) -> NetConfig | NetworkConfig:
     """The configuration with the largest width at which the network has no more parameters than the budget."""
+    multiple_of = 1
     if isinstance(config, NetConfig):
         multiple_of = config.conv.options.get("heads", find_conv(config.conv.name).heads)
-        of_width: Callable[[int], NetConfig | NetworkConfig] = lambda width: config.with_options(hidden_channels=width)
-    elif "hidden_channels" in find_network(config.network).options:
-        multiple_of = 1
-        of_width = lambda width: replace(config, options={**config.options, "hidden_channels": width})
-    else:
+    elif "hidden_channels" not in find_network(config.network).options:
         raise ConfigError(f"{where}: budget: expected a model with a width, got none")
-    return of_width(width_for_budget(lambda width: build_net(of_width(width)), budget, multiple_of))
+    width = width_for_budget(lambda width: build_net(_of_width(config, width)), budget, multiple_of)
+    return _of_width(config, width)
+
+
+def _of_width(config: NetConfig | NetworkConfig, width: int) -> NetConfig | NetworkConfig:
+    if isinstance(config, NetConfig):
+        return config.with_options(hidden_channels=width)
+    return replace(config, options={**config.options, "hidden_channels": width})
 
 
 def mean_log_degree(task: Task) -> float:
@@ -206,9 +207,7 @@ def mean_log_degree(task: Task) -> float:
     return float(degree.double().log1p().mean())
 
 
-def _preset(
-    experiment: Experiment, model: ModelConfig, task: Task, options: Mapping[str, Any]
-) -> NetConfig:
+def _preset(experiment: Experiment, model: ModelConfig, task: Task, options: Mapping[str, Any]) -> NetConfig:
     check_name(f"{experiment.name}: preset", experiment.preset, _KNOWN_PRESETS, exact=True)
     if experiment.preset == "schema":
         return default_config(task)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -61,7 +62,7 @@ class Residual(Block):
         if own.index is None:
             return self.residual(own.table)
         # Rows that nodes share: the linear layer once for each of them, the dropout once for each node.
-        linear, dropout = self.residual  # type: ignore[misc]
+        linear, dropout = cast(nn.Sequential, self.residual)
         return dropout(own.map(linear).expand())
 
 

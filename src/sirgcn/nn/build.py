@@ -25,9 +25,7 @@ def build_net(config: NetConfig | NetworkConfig, share: Literal["auto", False] =
     'GIN'
     """
     if isinstance(config, NetworkConfig):
-        return make_network(
-            config.network, config.in_channels, config.out_channels, config.num_nodes, **config.options
-        )
+        return make_network(config.network, config.in_channels, config.out_channels, config.num_nodes, **config.options)
     if not config.head.edge_scores:
         return SIRNet(config, share)
     channels = config.block.channels

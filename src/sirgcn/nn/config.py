@@ -101,7 +101,7 @@ class ConvConfig:
         for option in self.options:
             if option not in known:
                 names = ", ".join(known) or "it has none"
-                raise ConfigError(f"{option}: expected an option of the convolution {self.name}: {names}")
+                raise ConfigError(f"{option}: expected an option of {self.name}: {names}")
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from sirgcn.nn.adjacency import (
     as_neighbors,
     check_same_device,
     count_edges,
-    map_edges,
     plain_edge_attr,
+    through_edges,
     with_stored_values,
 )
 from sirgcn.nn.dropout import dropout
@@ -111,7 +111,7 @@ class SIRConv(MessagePassing):
         flow: str = "source_to_target",
     ) -> None:
         aggr = "sum" if aggr == "add" else aggr
-        check_name("aggr", aggr, AGGREGATORS, "add or ", exact=True)
+        check_name("aggr", aggr, AGGREGATORS, exact=True)
         check_name("variant", variant, VARIANTS, exact=True)
         if dropout == 1:
             raise ValueError(f"dropout: expected 0 <= p < 1, got {dropout}")
@@ -211,7 +211,7 @@ class SIRConv(MessagePassing):
         """The edge term: of a pair (table, type) the table is projected, unless W_E was replaced by what mixes rows."""
         if self.lin_edge is None:
             return None
-        edge = map_edges(self.lin_edge, edge_attr)
+        edge = through_edges(self.lin_edge, edge_attr)
         if isinstance(edge, tuple):
             return dropout(edge[0], self.dropout, self.training), edge[1]
         return dropout(cast(Tensor, edge), self.dropout, self.training)

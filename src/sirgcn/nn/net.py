@@ -14,7 +14,7 @@ from sirgcn.nn.adjacency import (
     Graph,
     as_neighbors,
     check_same_device,
-    map_edges,
+    through_edges,
     with_self_loops,
     with_stored_values,
 )
@@ -69,7 +69,9 @@ class SIRNet(nn.Module):
 
         # Random columns stand beside those of the encoder, so that the width of the blocks stays block.channels.
         columns = context.random_features
-        self.encoder, width = _make_encoder("encoder", config.encoder.type, config.in_channels, block.channels - columns)
+        self.encoder, width = _make_encoder(
+            "encoder", config.encoder.type, config.in_channels, block.channels - columns
+        )
         self.encoder_act = self._make_encoder_act()
         self.positional: PositionalEncoder | None = None
         if context.positional is not None:
@@ -83,7 +85,7 @@ class SIRNet(nn.Module):
 
         self.blocks = self._make_blocks(width + columns)
         # A user may put another convolution into a block; rows are shared with this type only.
-        self.conv_type = type(self.blocks[0].conv)
+        self.conv_type: type[nn.Module] = type(cast(nn.Module, self.blocks[0].conv))
         self.feed_forwards = nn.ModuleList(
             FeedForward(block, self.act) if block.feed_forward else nn.Identity() for _ in range(block.layers)
         )
@@ -97,9 +99,7 @@ class SIRNet(nn.Module):
         self.readout, self.head = self._make_readout(joined)
 
     @classmethod
-    def of(
-        cls, in_channels: Any, hidden_channels: int, out_channels: int, num_layers: int, **options: Any
-    ) -> "SIRNet":
+    def of(cls, in_channels: Any, hidden_channels: int, out_channels: int, num_layers: int, **options: Any) -> "SIRNet":
         """A network from the short names of its settings, see `NetConfig.of`.
 
         >>> SIRNet.of(3, 8, 2, num_layers=2, conv="gcn").conv.title
@@ -232,7 +232,7 @@ class SIRNet(nn.Module):
         if isinstance(encoder, _LINEAR) and _input_width(encoder) == 1 and table.dim() == 1:
             table = table.unsqueeze(-1)
         _check_features("edge_attr", table, encoder)
-        return map_edges(encoder, (table, edge_attr[1]) if isinstance(edge_attr, tuple) else table)
+        return through_edges(encoder, (table, edge_attr[1]) if isinstance(edge_attr, tuple) else table)
 
     def _run_blocks(self, h: Tensor, inputs: LayerInputs, batch: Tensor, batch_size: int) -> Tensor:
         """The blocks one after the other, with a row for every node."""
@@ -252,7 +252,7 @@ class SIRNet(nn.Module):
 
     def _read_out(self, rows: Rows, batch: Tensor, batch_size: int) -> Tensor:
         network = self.readout.network if type(self.readout) is SIRReadout else self.readout
-        can_stay_shared = type(self.last_norm) is nn.Identity and is_row_by_row(cast(nn.Module, network))
+        can_stay_shared = type(self.last_norm) is nn.Identity and is_row_by_row(network)
         if rows.index is None or not can_stay_shared:
             rows = Rows(self.last_norm(rows.expand()))
         if self.pool is None:

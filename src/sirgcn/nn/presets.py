@@ -139,7 +139,7 @@ _TABLES: dict[str, dict[str, Any]] = {
 PRESETS: dict[str, NetConfig] = {name: NetConfig.of(**settings) for name, settings in _TABLES.items()}
 """Tables 3, 4 and 5: the SIR-GCN of each data set."""
 
-_SYNTHETIC = {
+_SYNTHETIC: dict[str, Any] = {
     "num_layers": 1,
     "encoder": "embedding",
     "norm": None,

@@ -17,7 +17,7 @@ _STEPS = ("message", "message_and_aggregate", "aggregate", "update", "edge_updat
 _AGGREGATIONS = {"max": MaxAggregation, "sum": SumAggregation}
 
 
-def needs_propagate(conv: "SIRConv", defined_by: type[MessagePassing]) -> bool:
+def needs_propagate(conv: "SIRConv", defined_by: type) -> bool:
     """Whether a layer has to run PyG's `propagate` in place of the fused route.
 
     It has to in any of these cases:
@@ -64,7 +64,7 @@ def _is_observed(network: nn.Module) -> bool:
     return any(map(has_hooks, network.modules())) or any(weight._backward_hooks for weight in network.parameters())
 
 
-def _has_own_steps(conv: "SIRConv", defined_by: type[MessagePassing]) -> bool:
+def _has_own_steps(conv: "SIRConv", defined_by: type) -> bool:
     """Whether a subclass or this instance replaces a step of `propagate`."""
     own, cls = conv.__dict__, type(conv)
     if type(conv.aggr_module) is not _AGGREGATIONS["max" if conv.aggr == "max" else "sum"]:

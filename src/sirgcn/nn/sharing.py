@@ -26,8 +26,8 @@ from sirgcn.ops import Neighbors
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.calls import is_plain_call, is_touched
 from sirgcn.ops.parts import is_in_place, is_row_by_row
-from sirgcn.ops.rows import Rows
-from sirgcn.ops.sharing import Kinds, look_up, weighted_batch_norm
+from sirgcn.ops.rows import Rows, look_up
+from sirgcn.ops.sharing import Kinds, weighted_batch_norm
 
 if TYPE_CHECKING:
     from sirgcn.nn.net import SIRNet

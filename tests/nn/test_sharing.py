@@ -11,8 +11,8 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn.aggr import MeanAggregation
 
 import sirgcn.nn.conv as module
-from sirgcn.nn import SIRNet, SIRReadout
-from sirgcn.nn.repeated import Repeated, rows_of
+from sirgcn.nn import Rows, SIRNet, SIRReadout
+from sirgcn.nn.sharing import LayerInputs, _refine
 from sirgcn.ops import Neighbors, native, sir_aggregate
 
 pytestmark = pytest.mark.skipif(native.UNAVAILABLE is not None, reason=str(native.UNAVAILABLE))
@@ -55,11 +55,10 @@ def targets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def by_node(net: SIRNet, monkeypatch: pytest.MonkeyPatch) -> SIRNet:
-    """A copy that looks for no kinds."""
+def by_node(net: SIRNet) -> SIRNet:
+    """A copy that shares no rows."""
     other = copy.deepcopy(net)
-    for block in other.blocks:
-        monkeypatch.setattr(block, "_takes_kinds", lambda: False)
+    other.share = False
     return other
 
 
@@ -82,29 +81,23 @@ def outcome(net: SIRNet, data: dict[str, Any]) -> list[Tensor]:
         {"pool": None},
         {"self_loops": True, "aggr": "sym"},
         {"edge_channels": [BONDS], "edge_encoder": "embedding"},
-        {"jk": "cat"},
-        {"feed_forward": 2},
     ],
     ids=str,
 )
-def test_equal_nodes_are_computed_once(
-    options: dict[str, Any], training: bool, targets: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_nodes_are_computed_once(options: dict[str, Any], training: bool, targets: list[int]) -> None:
     data = molecules()
     if "edge_channels" in options:
         # Of the two directions of a bond, which stand side by side, the same.
         bond = torch.randint(BONDS, (data["edge_index"].size(1) // 2,), generator=torch.Generator().manual_seed(2))
         data["edge_attr"] = bond.repeat_interleave(2)
     net = network(**options).train(training)
-    other = by_node(net, monkeypatch)
+    other = by_node(net)
     found = outcome(net, data)
     nodes = GRAPHS * SIZE
     assert len(targets) == 3
     assert targets[0] < nodes / 4
-    # These want the rows of all nodes after each block.
-    if "jk" not in options and "feed_forward" not in options:
-        assert targets == sorted(targets)
-        assert targets[-1] < nodes
+    assert targets == sorted(targets)
+    assert targets[-1] < nodes
     wanted = outcome(other, data)
     assert targets[3:] == [nodes] * 3
     for mine, theirs in zip(found, wanted, strict=True):
@@ -123,6 +116,8 @@ def is_by_node(targets: list[int]) -> bool:
         {"residual_dropout": 0.5},
         {"virtual_node": True},
         {"random_features": 1},
+        {"jk": "cat"},
+        {"feed_forward": 2},
     ],
     ids=str,
 )
@@ -207,11 +202,11 @@ def replaced(net: SIRNet, part: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["feed_forward", "readout", "aggregation", "last_norm", "act", "dropout", "residual"])
-def test_parts_that_were_replaced(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_were_replaced(part: str) -> None:
     net = network()
     replaced(net, part)
     outputs = []
-    for each in (net, by_node(net, monkeypatch)):
+    for each in (net, by_node(net)):
         torch.manual_seed(0)
         outputs.append(each(**molecules()))
     torch.testing.assert_close(*outputs)
@@ -272,11 +267,29 @@ def test_wrong_edge_categories_are_refused_by_name(change: Callable[[Tensor], An
 def test_what_a_layer_gets() -> None:
     data = molecules()
     graph = Neighbors.from_edge_index(data["edge_index"], GRAPHS * SIZE)
-    rows = Repeated(torch.randn(ATOMS, 4), data["x"])
-    found = rows.finer(graph, None)
+    rows = Rows(torch.randn(ATOMS, 4), data["x"])
+    found = _refine(rows, None, LayerInputs(graph, None, None))
     assert found is not None
-    (table, target), kinds, _, edge = found
-    assert edge is None
-    assert torch.equal(rows_of(target), rows_of(rows)[kinds.first])
-    assert torch.equal(table[target.kind][kinds.kind], rows_of(rows))
-    assert rows.finer(graph, torch.randn(graph.num_edges, 1)) is None
+    assert found.edge is None
+    assert found.source.index is None
+    assert torch.equal(found.target.expand(), rows.expand()[found.kinds.first])
+    assert torch.equal(found.target.expand()[found.kinds.kind], rows.expand())
+
+
+def test_features_of_every_edge_are_computed_by_node(targets: list[int]) -> None:
+    net = network(edge_channels=3, edge_encoder="linear")
+    data = molecules()
+    net(**data, edge_attr=torch.randn(data["edge_index"].size(1), 3, dtype=DOUBLE))
+    assert is_by_node(targets)
+
+
+def test_a_network_that_must_not_share_computes_every_node(targets: list[int]) -> None:
+    net = SIRNet(network().config, share=False).double()
+    net(**molecules())
+    assert is_by_node(targets)
+
+
+def test_autocast_is_computed_by_node(targets: list[int]) -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        network().float()(**molecules())
+    assert is_by_node(targets)
