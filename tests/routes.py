@@ -20,7 +20,7 @@ from sirgcn.ops.norm import weighted_batch_norm
 from sirgcn.ops.pairs import KindPairs
 from sirgcn.ops.scores import contextual_scores
 from sirgcn.ops.softmax import edge_softmax
-from tests.laws import BACKENDS
+from sirgcn.testing import BACKENDS
 
 NODES, EDGES, TYPES, WIDTH, HEADS = 12, 40, 3, 8, 2
 
