@@ -30,11 +30,13 @@ test: $(STAMP) ## run the tests
 soak: $(STAMP) ## the long forms of fuzzing and kills, about an hour; the record is results/soak.json
 	$(BIN)/python tools/soak.py $(ARGS)
 
-check: $(STAMP) ## lint, format, types, import contracts
+check: $(STAMP) ## lint, format, types, import contracts, branches, repeated code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src tests examples tools docs/conf.py
 	$(BIN)/lint-imports
+	$(BIN)/python tools/count_branches.py
+	$(BIN)/pylint --jobs=$(JOBS) --disable=all --enable=duplicate-code --min-similarity-lines=15 --score=no src
 
 # --fresh-env: a second run would otherwise pass over the warnings of the first.
 docs: $(STAMP) ## build the documentation, warnings are errors

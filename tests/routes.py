@@ -19,7 +19,7 @@ from sirgcn.ops.rows import look_up
 from sirgcn.ops.scores import contextual_scores
 from sirgcn.ops.sharing import KindPairs, weighted_batch_norm
 from sirgcn.ops.softmax import edge_softmax
-from tests.laws import BACKENDS
+from sirgcn.testing import BACKENDS
 
 NODES, EDGES, TYPES, WIDTH, HEADS = 12, 40, 3, 8, 2
 

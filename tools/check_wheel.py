@@ -75,7 +75,8 @@ def check_contents(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for needed in ("sirgcn/py.typed", "sirgcn/ops/native/_kernels.pyi", "sirgcn/ops/native/_kernels.abi3.so"):
         assert needed in names, f"{wheel.name} lacks {needed}"
-    others = [name for name in names if not name.startswith(("sirgcn/", "sirgcn-")) or "test" in name]
+    others = [name for name in names if not name.startswith(("sirgcn/", "sirgcn-"))]
+    others += [name for name in names if "/test_" in name or "/tests/" in name]
     assert not others, f"{wheel.name} holds {others}"
     print(f"{wheel.name}: {len(names)} files, {wheel.stat().st_size / 2**10:.0f} KiB")
 

@@ -29,7 +29,7 @@ from sirgcn.nn import (
 )
 from sirgcn.nn.baselines import SAGE, GATv2
 from sirgcn.ops.rows import Rows
-from tests.laws import EDGE_CASES, RICH, Graph, assert_repeats, assert_same, graphs, scale, value_and_gradients
+from sirgcn.testing import EDGE_CASES, RICH, Graph, assert_repeats, assert_same, graphs, scale, value_and_gradients
 
 WIDTH = 8
 SYNTHETIC = ("sir", "gcn", "sage_pool", "gatv2", "gin", "pna")

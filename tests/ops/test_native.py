@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from sirgcn import testing as laws
 from sirgcn.ops import ACTIVATIONS, Neighbors, native, sir_aggregate
 from sirgcn.ops.neighbors import Grouping, _group
-from tests import laws
-from tests.laws import Graph, Inputs
+from sirgcn.testing import Graph, Inputs
 
 if native.UNAVAILABLE is not None:
     pytest.skip(native.UNAVAILABLE, allow_module_level=True)

@@ -78,7 +78,7 @@ class Collisions:
         return "\n".join(lines)
 
 
-def collisions(
+def collisions(  # noqa: PLR0913 - the settings of one search, all by name
     layer: Callable[[Tensor, Tensor], Tensor],
     x: Tensor,
     graph: Graph,
