@@ -44,7 +44,7 @@ def check_names(experiment: Experiment, where: str) -> None:
         experiment: the experiment.
         where: its file, for errors.
     """
-    if experiment.kind != "complexity":
+    if not experiment.draws_graphs:
         _check_columns(experiment, where)
         check_name(f"{where}: preset", experiment.preset, _KNOWN_PRESETS, exact=True)
     for place, model in enumerate(experiment.models):
@@ -53,7 +53,7 @@ def check_names(experiment: Experiment, where: str) -> None:
             entry = find_conv(model.conv) if model.network is None else find_network(model.network)
         except ValueError as error:
             raise ConfigError(f"{row}: {error}") from error
-        if model.network is None and experiment.kind != "complexity":
+        if model.network is None and not experiment.draws_graphs:
             _check_net_options(model, f"{row}: options: ")
         else:
             _check_known(model.options, entry.options, f"{row}: options")
