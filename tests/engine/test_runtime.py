@@ -29,7 +29,7 @@ from sirgcn.engine.run import (
 )
 from sirgcn.engine.runtime import slope
 from sirgcn.engine.timing import interleave
-from sirgcn.report.cells import compare
+from sirgcn.report import compare
 from sirgcn.report.claims import exponents, load_claims
 from sirgcn.report.runs import read_runs
 from sirgcn.strict import ConfigError
