@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sirgcn.engine.experiment import load, names
-from sirgcn.report.cells import Cell, Comparison, compare
+from sirgcn.report import Cell, Comparison, Fact, compare
 from sirgcn.report.claims import load_claims
 from sirgcn.report.runs import Run
-from sirgcn.report.tables import notes_of
 from sirgcn.strict import ConfigError
 from tests.report.fake import run
 
@@ -23,6 +22,13 @@ def cell(comparisons: tuple[Comparison, ...], table: int = 1, model: str = "SIR-
     found = [one for one in comparisons[table - 1].cells if (one.model, one.column.name) == (model, column)]
     assert len(found) == 1
     return found[0]
+
+
+OTHER_DATA = "Left out, another version of the data"
+
+
+def notes_of(comparison: Comparison) -> list[Fact]:
+    return comparison.presenter.notes(comparison)
 
 
 def of(*runs: Run) -> Cell:
@@ -83,9 +89,9 @@ def test_means_never_mix_two_versions_of_the_data_and_the_table_says_what_it_lea
     (comparison, *_) = compare([*old, on("after", 0, test=0.8)])
     (found,) = (cell for cell in comparison.cells if cell.runs)
     assert (found.mean, found.left_out, found.other_data) == (0.8, tuple(old), tuple(old))
-    assert "2 records of another version of the data are left out." in notes_of(comparison)
+    assert Fact(OTHER_DATA, "2") in notes_of(comparison)
     (comparison, *_) = compare([old[0], on("after", 0, test=0.8)])
-    assert "1 record of another version of the data is left out." in notes_of(comparison)
+    assert Fact(OTHER_DATA, "1") in notes_of(comparison)
 
 
 def test_rows_of_a_column_are_of_one_version_of_the_data_that_of_the_newest_record() -> None:
@@ -94,7 +100,7 @@ def test_rows_of_a_column_are_of_one_version_of_the_data_that_of_the_newest_reco
     for runs in ([other, newest], [newest, other]):
         (comparison, *_) = compare(runs)
         assert [cell.model for cell in comparison.cells if cell.runs] == ["GIN"]
-        assert "1 record of another version of the data is left out." in notes_of(comparison)
+        assert Fact(OTHER_DATA, "1") in notes_of(comparison)
     # Another column may have changed at another time.
     (comparison, *_) = compare([on("before", column="n=20", **dates[0]), newest])
     assert len([cell for cell in comparison.cells if cell.runs]) == 2
@@ -162,9 +168,9 @@ def test_lower_is_better_where_the_column_says_so() -> None:
 def test_runtimes_are_compared_as_ratios_to_sir_gcn() -> None:
     time = {"experiment": "runtime", "table": 6, "metric": "seconds", "higher_is_better": False}
     comparison = compare([run(**time, test=0.04), run(**time, model="PNA", test=0.10)])[5]
-    assert comparison.ratios(cell((comparison,), model="PNA")) == pytest.approx((0.8854 / 0.4687, 2.5))
+    assert cell((comparison,), model="PNA").ratios == pytest.approx((0.8854 / 0.4687, 2.5))
     assert all(one.verdict is None for one in comparison.cells)
-    assert math.isnan(comparison.ratios(cell((comparison,), model="GCN"))[1])
+    assert math.isnan(cell((comparison,), model="GCN").ratios[1])
 
 
 def test_another_variant_and_another_model_get_rows_of_their_own() -> None:

@@ -43,7 +43,8 @@ def test_a_trained_gcn_collides_where_a_trained_sir_gcn_does_not(tmp_path: Path)
     for row in (sir, gcn):
         assert add_to_record(row, tmp_path) == tmp_path / FILE
     assert read_record(tmp_path) == json.loads(json.dumps([gcn, sir]))
-    assert f"| SIR-GCN | 1.00 | 0 | 0.0% | {sir['thresholds'][0]:.2f} – " in markdown([gcn, sir])
+    low, high = sir["thresholds"]
+    assert f"| SIR-GCN | 1.00 | 0 | 0.0% | {low:.2f} | {high:.2f} |" in markdown([gcn, sir])
 
 
 def test_the_kept_record_says_so_of_the_table() -> None:
