@@ -115,7 +115,10 @@ def random_batch(network: Network, nodes: int, edges: int, seed: int) -> dict[st
     per_graph = nodes // max(1, network.graphs)
     first = torch.randint(nodes // per_graph * per_graph, (edges // 2,), generator=random)
     second = first // per_graph * per_graph + torch.randint(per_graph, (edges // 2,), generator=random)
-    found = {"x": x, "edge_index": torch.stack([torch.cat([first, second]), torch.cat([second, first])])}
+    found: dict[str, Any] = {
+        "x": x,
+        "edge_index": torch.stack([torch.cat([first, second]), torch.cat([second, first])]),
+    }
     if network.graphs:
         found["batch"] = (torch.arange(nodes) // per_graph).clamp(max=network.graphs - 1)
         found["batch_size"] = network.graphs

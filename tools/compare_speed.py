@@ -3,11 +3,11 @@
 Both checkouts do the same work in turn, on one thread:
 
 - calls: layers, networks and batches of training in one long-lived process per checkout, about 20 ms at a time;
-- epochs: whole epochs of `sirgcn reproduce` in a fresh process each time, for HeteroEdgeCount, DictionaryLookup and, where
-  `SIRGCN_DATA` names the data folder, ZINC.
+- epochs: whole epochs of `sirgcn reproduce` in a fresh process each time, for HeteroEdgeCount, DictionaryLookup and,
+  where `SIRGCN_DATA` names the data folder, ZINC.
 
-A row gives the median of the ratios of neighbouring samples (the time of this checkout by that of the other one) with its
-quartiles: 1.00 is no change. `--out` appends the ratios to a file of records, one line per row.
+A row gives the median of the ratios of neighbouring samples (the time of this checkout by that of the other one) with
+its quartiles: 1.00 is no change. `--out` appends the ratios to a file of records, one line per row.
 
 OTHER is a folder with another checkout, whose C code is built: `git worktree add OTHER REVISION`, then
 `python setup.py build_ext --inplace` there, or a copy of the extension where the C code is the same.
@@ -143,17 +143,14 @@ def quartiles(ratios: list[float]) -> list[float]:
 
 
 def write(path: Path, rows: dict[str, list[float]], arguments: argparse.Namespace) -> None:
-    """Write the ratios of all rounds, with the machine and the two commits."""
-    from sirgcn.engine.environment import environment as machine
+    """Append a record of the machine and the commits, and one per row; `python -m sirgcn.bench --render` reads them."""
+    from sirgcn.bench.records import RATIOS, Session
+    from sirgcn.engine.timing import summary
 
-    record = {
-        "what": "time of `after` by that of `before`, a ratio for each pair of samples, in turn, one thread",
-        "after": commit_of(ROOT),
-        "before": commit_of(arguments.other),
-        "environment": machine(),
-        "ratios": {title: [round(ratio, 4) for ratio in ratios] for title, ratios in rows.items()},
-    }
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    commits = {"after": commit_of(ROOT), "before": commit_of(arguments.other)}
+    session = Session(path, {"form": "two checkouts", **commits, "clock": arguments.clock})
+    for title, ratios in rows.items():
+        session.add(RATIOS, {"call": title, "threads": 1}, "after / before", {"ratio": summary(ratios)}, ratios)
 
 
 def answer(clock: Callable[[], float]) -> None:
@@ -198,6 +195,7 @@ def layer_calls(size: str, nodes: int, edges: int, width: int) -> dict[str, Call
     graph = Neighbors.from_edge_index(edge_index, nodes)
     sigma = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(width, width), torch.nn.ReLU())
     categories = Network("pattern", (3,), 2, changes={"hidden_channels": width})
+    passes: dict[str, tuple[Any, ...]]
     passes = {f"SIRConv, {aggr}": (SIRConv(width, width, aggr=aggr), x, graph) for aggr in ("sum", "sym", "max")}
     passes |= {
         "SIRConv, edge_index": (SIRConv(width, width), x, edge_index),

@@ -57,7 +57,8 @@ def main() -> None:
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child is not None:
-        np.savez(arguments.child, **{f"{title}|{name}": v for title in NETWORKS for name, v in train(title).items()})
+        arrays: dict[str, Any] = {f"{title}|{name}": v for title in NETWORKS for name, v in train(title).items()}
+        np.savez(arguments.child, **arrays)
         return
     if arguments.other is None:
         parser.error("name the folder of the other checkout")
