@@ -1,9 +1,10 @@
 """An epoch of training and evaluation, end to end, beside a plain PyG implementation of the same model.
 
-Ours is the engine as experiments use it: graphs stored flat, batches sliced, the fused layer. The peer has the same
-network with messages by PyG's `propagate`, linear layers by torch, PyG's `DataLoader` over a list of `Data`, and a loop
-that does no more. Our network in that loop tells what the flat graphs gain, our batches alone (sliced and grouped) what
-they cost.
+- Ours is the engine as experiments use it: graphs stored flat, batches sliced, the fused layer.
+- The peer has the same network with messages by PyG's `propagate`, linear layers by torch, PyG's `DataLoader` over a
+  list of `Data`, and a training loop without anything else.
+- Our network in the peer's loop shows what the flat graphs gain.
+- Our batches alone, sliced and grouped, show what the batches cost.
 """
 
 from collections.abc import Callable
@@ -27,11 +28,13 @@ from sirgcn.ops import Neighbors
 PEER = "plain PyG"
 LOADER = "ours, batches by PyG's DataLoader"
 BATCHES = "putting ours' batches together, alone"
+PEERS = (OURS, PEER, LOADER, BATCHES)
+"""What `runs` gives, in this order."""
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """A task, its network, the size of a batch, the ratio to reach and the parts that an epoch ends with."""
+    """A task, its network, the batch size, the ratio to reach, and the parts that are evaluated at the end of an epoch."""
 
     name: str
     task: Callable[[], Task]
@@ -60,14 +63,14 @@ EPOCHS = (
         "ZINC", lambda: load("ZINC", bonds=False, download=False), lambda: preset("zinc"), 128, 2.0, ("train", "val")
     ),
 )
-"""What is measured: the synthetic tasks as drawn, ZINC where its files are there."""
+"""The epochs that are measured. ZINC needs its files in the data root; the other tasks are generated."""
 
 
 def runs(epoch: Epoch) -> dict[str, Callable[[], Any]]:
     """One epoch of each peer, as a call.
 
     Raises:
-        LeftOut: the data are not there.
+        LeftOut: the data are missing.
     """
     try:
         task = epoch.task()
