@@ -5,6 +5,7 @@ import inspect
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +91,10 @@ def test_networks_of_their_own_survive_json(name: str) -> None:
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_a_short_name_changes_one_setting(name: str) -> None:
     """Settings that depend on each other are changed together."""
-    needed = {
+    needed: dict[str, Any] = {
         "pe_dim": {"positional": "random_walk"},
         "positional": {"pe_dim": 4},
         "head_channels": {"pool": "sum"},
-        "edge_channels": {},
     }.get(name, {})
     value = not of().head.edge_scores if name == "edge_scores" else EVERYTHING[name]
     part, own = OPTIONS[name]
@@ -223,17 +223,17 @@ def networks() -> dict[str, Callable[[], nn.Module]]:
     """Every network whose weights are on record."""
     found: dict[str, Callable[[], nn.Module]] = {}
     for name in PRESETS:
-        found[f"preset {name}"] = lambda name=name: preset(name)
-        found[f"preset {name} published"] = lambda name=name: preset(name, variant="published")
+        found[f"preset {name}"] = partial(preset, name)
+        found[f"preset {name} published"] = partial(preset, name, variant="published")
     for conv in CONVS:
         c = 8 if conv in ("gat", "gatv2", "transformer") else 4
-        found[f"zinc {conv}"] = lambda conv=conv: preset("zinc", conv=conv, hidden_channels=16)
-        found[f"dictionary_lookup {conv}"] = lambda conv=conv: build_net(dictionary_lookup_preset(4, conv))
-        found[f"hetero_edge_count {conv}"] = lambda conv=conv, c=c: build_net(hetero_edge_count_preset(c, conv))
+        found[f"zinc {conv}"] = partial(preset, "zinc", conv=conv, hidden_channels=16)
+        found[f"dictionary_lookup {conv}"] = partial(build_net, dictionary_lookup_preset(4, conv))
+        found[f"hetero_edge_count {conv}"] = partial(build_net, hetero_edge_count_preset(c, conv))
     for block in ("residual", "skip", "pre_norm", "transformer"):
-        found[f"block {block}"] = lambda block=block: build_net(block_of_every_part(block))
+        found[f"block {block}"] = partial(build_net, block_of_every_part(block))
     for network in NETWORKS:
-        found[f"network {network}"] = lambda network=network: build_net(NetworkConfig(network, 5, 3, num_nodes=20))
+        found[f"network {network}"] = partial(build_net, NetworkConfig(network, 5, 3, num_nodes=20))
     return found
 
 

@@ -16,7 +16,6 @@ from sirgcn.nn import (
     CategoricalEncoder,
     PositionalEncoder,
     SIRConv,
-    build_net,
     dictionary_lookup_preset,
     preset,
 )
@@ -213,7 +212,7 @@ def test_categories_are_a_sum_of_embeddings(vocabularies: tuple[int, ...]) -> No
 def test_atoms_and_bonds_are_drawn_as_by_ogb_and_other_categories_as_by_torch() -> None:
     """The authors took OGB's AtomEncoder for ogbg-molhiv and plain embeddings for DictionaryLookup's two columns."""
     torch.manual_seed(0)
-    molhiv, lookup = preset("ogbg-molhiv"), build_net(dictionary_lookup_preset(50))
+    molhiv, lookup = preset("ogbg-molhiv"), SIRNet(dictionary_lookup_preset(50))
     assert isinstance(molhiv.encoder, CategoricalEncoder)
     assert isinstance(lookup.encoder, CategoricalEncoder)
     for _ in range(2):

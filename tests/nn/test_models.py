@@ -208,7 +208,7 @@ def test_corrected_preset_lacks_the_biases_of_the_keys(name: str) -> None:
 
 def inputs_of(name: str) -> tuple[Tensor, dict[str, Any]]:
     """Node features of the kind that a preset reads, and for a graph task the batch."""
-    arguments = PRESETS[name]
+    arguments: Any = PRESETS[name]
     encoder = arguments.encoder.type
     batch = {} if arguments.readout.pool is None else {"batch": torch.tensor([0, 0, 0, 0, 1, 1, 1]), "batch_size": 2}
     if encoder == "atom":

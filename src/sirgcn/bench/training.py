@@ -38,7 +38,7 @@ class Epoch:
 
     name: str
     task: Callable[[], Task]
-    network: Callable[[], SIRNet]
+    network: Callable[[], nn.Module]
     batch_size: int
     at_least: float
     evaluated: tuple[Part, ...] = ("train",)

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from sirgcn.nn.build import build_net
 from sirgcn.nn.config import NetConfig
+from sirgcn.nn.net import SIRNet
 from sirgcn.strict import check_name
 
 _BENCHMARK = {
@@ -176,7 +176,7 @@ def hetero_edge_count_preset(c: int, conv: str = "sir") -> NetConfig:
     return NetConfig.of(c, 10 * c, 1, conv=conv, pool="sum", **_SYNTHETIC, **own)
 
 
-def preset(name: str, **changes: Any) -> nn.Module:
+def preset(name: str, **changes: Any) -> SIRNet:
     """The SIR-GCN of the paper for a data set, with any setting changed by its short name (`sirgcn.nn.OPTIONS`).
 
     The names are those of `PRESETS`. `variant="published"` is the network behind the paper's figures, whose parameter
@@ -187,7 +187,7 @@ def preset(name: str, **changes: Any) -> nn.Module:
     16
     """
     check_name("name", name, PRESETS, exact=True)
-    return build_net(PRESETS[name].with_options(**changes))
+    return SIRNet(PRESETS[name].with_options(**changes))
 
 
 def width_for_budget(build: Callable[[int], nn.Module], budget: int, multiple_of: int = 1) -> int:

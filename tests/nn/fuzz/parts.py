@@ -89,14 +89,14 @@ class ScaledBlock(Residual):
     """A subclass of a block."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return 2 * super().forward(*args, **kwargs)  # type: ignore[operator]
+        return 2 * super().forward(*args, **kwargs)
 
 
 class ScaledSkip(Skip):
     """A subclass of a block with a skip connection."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return 2 * super().forward(*args, **kwargs)  # type: ignore[operator]
+        return 2 * super().forward(*args, **kwargs)
 
 
 class OwnMessage(SIRConv):
