@@ -91,11 +91,12 @@ def test_networks_of_their_own_survive_json(name: str) -> None:
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_a_short_name_changes_one_setting(name: str) -> None:
     """Settings that depend on each other are changed together."""
-    needed: dict[str, Any] = {
+    together: dict[str, dict[str, Any]] = {
         "pe_dim": {"positional": "random_walk"},
         "positional": {"pe_dim": 4},
         "head_channels": {"pool": "sum"},
-    }.get(name, {})
+    }
+    needed = together.get(name, {})
     value = not of().head.edge_scores if name == "edge_scores" else EVERYTHING[name]
     part, own = OPTIONS[name]
     changed = of(**needed, **{name: value})

@@ -268,7 +268,7 @@ def test_what_a_layer_gets() -> None:
     data = molecules()
     graph = Neighbors.from_edge_index(data["edge_index"], GRAPHS * SIZE)
     rows = Rows(torch.randn(ATOMS, 4), data["x"])
-    found = _refine(rows, None, LayerInputs(graph, None, None))
+    found = _refine(rows, None, LayerInputs(graph, None, None, {}))
     assert found is not None
     assert found.edge is None
     assert found.source.index is None

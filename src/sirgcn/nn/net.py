@@ -173,7 +173,8 @@ class SIRNet(nn.Module):
         self._check_inputs(x, edge_index, edge_attr, edge_weight, batch, pe)
         graph = self._graph(edge_index, x.size(0))
         batch, batch_size = _checked_batch(batch, batch_size, x)
-        inputs = LayerInputs(graph, self._encoded_edges(edge_attr), edge_weight)
+        context = {"batch": batch} if "batch" in self.conv.extra_inputs else {}
+        inputs = LayerInputs(graph, self._encoded_edges(edge_attr), edge_weight, context)
         rows = run_shared(self, x, inputs)
         if rows is None:
             rows = Rows(self._run_blocks(self._encoded_nodes(x, pe), inputs, batch, batch_size))
@@ -240,10 +241,10 @@ class SIRNet(nn.Module):
         if virtual is not None:
             state = virtual.start(batch_size)
             h = virtual.spread(h, state, batch)
-        known = {"batch": batch, "first": h}
-        context = {name: tensor for name, tensor in known.items() if name in self.conv.extra_inputs}
+        if "first" in self.conv.extra_inputs:
+            inputs = inputs._replace(context={**inputs.context, "first": h})
         for block, feed_forward in zip(self.blocks, self.feed_forwards, strict=True):
-            h = feed_forward(block(h, *inputs, **context))
+            h = feed_forward(inputs.run(block, h))
             if virtual is not None:
                 state = virtual.update(h, state, batch)
                 h = virtual.spread(h, state, batch)

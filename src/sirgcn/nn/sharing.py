@@ -10,6 +10,7 @@ Both give the numbers that computing every node gives, up to rounding. `run_shar
 None unless everything fits, and the network then computes every node.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -40,11 +41,17 @@ class LayerInputs(NamedTuple):
         graph: the edges.
         edge: their features; only a pair (table, type) can be equal for many edges.
         edge_weight: a scalar per edge.
+        context: what the convolution reads besides these, by name, see `Conv.extra_inputs`.
     """
 
     graph: Graph
     edge: EdgeAttr
     edge_weight: Tensor | None
+    context: Mapping[str, Tensor]
+
+    def run(self, layer: nn.Module, h: Tensor | Rows) -> Tensor:
+        """The output of a block, or of a convolution, for node features."""
+        return layer(h, self.graph, self.edge, self.edge_weight, **self.context)
 
 
 def run_shared(net: "SIRNet", x: Tensor, inputs: LayerInputs) -> Rows | None:
@@ -66,8 +73,8 @@ def run_shared(net: "SIRNet", x: Tensor, inputs: LayerInputs) -> Rows | None:
 def _run_on_nodes(block: Residual, rows: Rows, inputs: LayerInputs) -> Rows:
     """A block with a row of output for every node."""
     if rows.index is None:
-        return Rows(block(rows.table, *inputs))
-    return Rows(block.finish(block.conv(rows, *inputs), rows, block.norm))
+        return Rows(inputs.run(block, rows.table))
+    return Rows(block.finish(inputs.run(block.conv, rows), rows, block.norm))
 
 
 def _run_on_kinds(block: Residual, finer: "_Finer") -> Rows:
@@ -170,8 +177,8 @@ def _has_small_table(net: "SIRNet", x: Tensor) -> bool:
 def _has_only_blocks(net: "SIRNet") -> bool:
     """Whether nothing but blocks stands between encoder and readout."""
     has_more = any(part is not None for part in (net.positional, net.random_features, net.virtual_node, net.jk))
-    is_given_more = not {"batch", "first"}.isdisjoint(net.conv.extra_inputs)
-    return not has_more and not is_given_more and all(type(part) is nn.Identity for part in net.feed_forwards)
+    reads_first = "first" in net.conv.extra_inputs
+    return not has_more and not reads_first and all(type(part) is nn.Identity for part in net.feed_forwards)
 
 
 def _can_read_rows(block: nn.Module, conv_type: type[nn.Module]) -> bool:
