@@ -1,11 +1,11 @@
-"""Time of this checkout's layers beside those of another one: `python tools/compare_speed.py OTHER [--out FILE]`.
+"""Compare the speed of this checkout with that of another one: `python tools/compare_speed.py OTHER [--out FILE]`.
 
-Each checkout has a process of its own; both take samples of the same call of the public interface in turn, some 20 ms
-at a time. A row gives the median of the ratios of neighbouring samples (this checkout's time by the other's) with its
-quartiles: 1.00 is no change.
+Each checkout has its own process. Both processes take turns to time the same call of the public interface, about 20 ms
+a sample. A row shows the median and the quartiles of the ratios of neighbouring samples: the time of this checkout,
+divided by the time of the other one. 1.00 means no change.
 
-OTHER is a folder with another checkout, whose C code is built: `git worktree add OTHER REVISION`, then
-`python setup.py build_ext --inplace` there, or a copy of the extension where the C code is the same.
+OTHER is the folder of another checkout. Create it with `git worktree add OTHER REVISION`. Build its C code there with
+`python setup.py build_ext --inplace`, or copy the extension if the C code is the same.
 """
 
 import argparse
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:
-    """Measure, or, as a child process, time a call whenever its name comes in."""
+    """Compare both checkouts; or, in a child process, time the calls whose names arrive on standard input."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("other", nargs="?", type=Path, help="the folder of the other checkout")
     parser.add_argument("--samples", type=int, default=60, help="of each call and checkout")
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def record(rows: dict[str, list[float]], other: Path) -> dict[str, Any]:
-    """The ratios of all rounds, with the machine and the two commits."""
+    """The ratios of all rounds, together with the machine and the two commits."""
     from sirgcn.engine.environment import environment
 
     commits = [
@@ -67,8 +67,8 @@ def record(rows: dict[str, list[float]], other: Path) -> dict[str, Any]:
 
 
 def child(checkout: Path) -> "subprocess.Popen[str]":
-    """A process with the package of a checkout."""
-    # Fresh memory costs page faults, at one time many and at another few: freed memory is kept.
+    """Start a process that imports the package of a checkout."""
+    # The number of page faults for new memory varies from run to run. The allocator therefore keeps freed memory.
     kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "20000000000"}
     env = {**os.environ, **kept, "PYTHONPATH": str(checkout.resolve() / "src"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(Path(__file__).resolve()), "--child"]
@@ -76,7 +76,7 @@ def child(checkout: Path) -> "subprocess.Popen[str]":
 
 
 def ask(process: "subprocess.Popen[str]", name: str) -> str:
-    """The answer of a child: a line for a line."""
+    """Send a line to a child process and return the line that it answers."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(f"{name}\n")
@@ -85,7 +85,7 @@ def ask(process: "subprocess.Popen[str]", name: str) -> str:
 
 
 def answer() -> None:
-    """For every name that comes in the seconds of its call, in a sample of about 20 ms."""
+    """Read names from standard input and print the seconds of each call, from a sample of about 20 ms."""
     found, times = calls(), dict[str, int]()
     for line in sys.stdin:
         name = line.strip()
@@ -104,7 +104,10 @@ def answer() -> None:
 
 
 def calls() -> dict[str, Callable[[], object]]:
-    """What is timed: forward and backward of layers and networks, small enough for checks to show and large."""
+    """The calls to time: forward and backward passes of layers and networks.
+
+    Some are so small that the time of checks shows, others are large.
+    """
     import torch
 
     from sirgcn import Neighbors, SIRConv, SIRNet
