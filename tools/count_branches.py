@@ -1,4 +1,4 @@
-"""Count the branches of every function: `python tools/count_branches.py [FOLDER ...]`; `make check` runs it on `src`.
+"""Count the branches of every function: `python tools/count_branches.py [FOLDER ...]`. `make check` runs it on `src`.
 
 A branch is an `if`, a `for`, a `while`, an `except`, an `assert`, a case of a `match`, a conditional expression, a
 comprehension, and each further operand of an `and` or an `or`. The count of a function includes the functions and

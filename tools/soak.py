@@ -1,7 +1,7 @@
-"""The long forms of the tests that try to break things: `python tools/soak.py [--only NAME ...] [--out FILE]`.
+"""Run the long forms of fuzzing and kills: `python tools/soak.py [--only NAME ...] [--out FILE]`.
 
-`make test` runs a part of each. Every check is a process of its own with a limit of time; a crash, a difference or a
-lost record makes it fail. What was run, on which machine and with what result is written to `results/soak.json`.
+`make test` runs a part of each check. Here every check runs in its own process with a time limit. A crash, a difference
+or a lost record makes it fail. `results/soak.json` records what was run, on which machine, and the result.
 """
 
 import argparse
@@ -24,9 +24,9 @@ class Check:
     """One long test.
 
     Args:
-        what: what it does, for a reader of the record.
-        command: after `python`; `{folder}` stands for an empty folder.
-        seconds: how long it may take.
+        what: what the check does, for a reader of the record.
+        command: the arguments of `python`; `{folder}` stands for an empty folder.
+        seconds: the time limit.
     """
 
     what: str
@@ -54,7 +54,7 @@ CHECKS = {
 
 
 def main() -> None:
-    """Run the checks one after the other; the exit code is 1 where one fails."""
+    """Run the checks one after another. The exit code is 1 if one of them fails."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--only", nargs="+", choices=CHECKS, default=list(CHECKS), metavar="NAME", help=", ".join(CHECKS)
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def run(check: Check) -> dict[str, Any]:
-    """The record of a check; the last line that it printed is its own summary."""
+    """The record of a check. The last line that the check prints is its own summary."""
     started, code, output = time.monotonic(), None, ""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, *(part.format(folder=folder) for part in check.command)]
@@ -96,7 +96,7 @@ def run(check: Check) -> dict[str, Any]:
 
 
 def summary(output: str) -> Any:
-    """What the check says about itself, a line of JSON at its end; lists of points are counted."""
+    """The summary that a check prints as a line of JSON at its end. A list of points becomes its length."""
     lines = output.strip().splitlines()
     try:
         said = json.loads(lines[-1]) if lines else None

@@ -16,6 +16,7 @@ from sirgcn.nn import (
     CategoricalEncoder,
     PositionalEncoder,
     SIRConv,
+    SIRNet,
     dictionary_lookup_preset,
     preset,
 )

@@ -1,4 +1,4 @@
-"""What the laws of the theory are tried on: samples with repeated points, pseudometrics of every kind, multisets."""
+"""Inputs for the laws of the theory: samples with repeated points, all sorts of pseudometrics, multisets."""
 
 from dataclasses import dataclass
 
