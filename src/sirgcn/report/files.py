@@ -1,4 +1,4 @@
-"""The report as files: what `sirgcn report` writes."""
+"""The report as files: what `sirgcn results --write` writes."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -125,8 +125,8 @@ def as_run(record: Mapping[str, Any], where: str) -> Run:
     names = [str(record.get(key)) for key in ("experiment", "column", "model", "seed")]
     where = f"{where}: {', '.join(names)}"
     if record.get("format") not in FORMATS:
-        known = " or ".join(map(str, FORMATS))
-        raise ConfigError(f"{where}: format: expected {known}, got {record.get('format')!r}")
+        expected = " or ".join(map(str, FORMATS))
+        raise ConfigError(f"{where}: format: expected {expected}, got {record.get('format')!r}")
     known = {entry.name for entry in fields(Run)} - {"record"}
     found = {key: value for key, value in record.items() if key in known}
     # Not as recorded: what was once the mean of a busy machine is told as the others are.
