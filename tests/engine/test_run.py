@@ -16,8 +16,11 @@ import pytest
 from sirgcn.engine import experiment as config
 from sirgcn.engine import pool, records
 from sirgcn.engine.environment import ALLOCATOR, find_device
+from sirgcn.engine.finished import unfinished
+from sirgcn.engine.plan import Run, Settings, plan, seed_by_seed
 from sirgcn.engine.pool import run_all
-from sirgcn.engine.run import DONE, FAILED, PAUSED, Run, Settings, execute, plan, seed_by_seed, unfinished
+from sirgcn.engine.records import DONE, FAILED
+from sirgcn.engine.run import PAUSED, execute
 from sirgcn.engine.tensorboard import TensorBoard
 from sirgcn.strict import ConfigError
 
@@ -74,7 +77,7 @@ def test_several_experiments_go_seed_by_seed_and_a_timed_one_stays_together(
 ) -> None:
     (tmp_path / "other.toml").write_text(TOML.replace("seeds = 2", "seeds = 3"))
     timed = TOML.replace("[train]\nepochs = 3\n", "[timing]\n").replace("[reduced]\nepochs = 1\n", "")
-    timed = 'kind = "runtime"\n' + timed.replace('selection = "last"\n', "")
+    timed = 'sort = "inference"\n' + timed.replace('selection = "last"\n', "")
     (tmp_path / "timed.toml").write_text(timed)
     several = [experiment, *(config.load(tmp_path / f"{name}.toml") for name in ("timed", "other"))]
     runs = seed_by_seed([run for each in several for run in plan(each, ["GIN"])])
@@ -152,7 +155,7 @@ def test_failing_run_is_recorded_and_does_not_stop_the_others(
         plan(broken, ["GIN", "SIR-GCN"], seeds=[0]),
         settings,
         jobs=2,
-        reports=[lambda run, event, detail: events.append((run.model, event))],
+        listeners=[lambda run, event, detail: events.append((run.model, event))],
     )
     assert {run.model: status for run, status in outcome.items()} == {"GIN": FAILED, "SIR-GCN": DONE}
     failed = next(r for r in records.read(settings.file(broken)) if r["model"] == "GIN")
@@ -183,14 +186,14 @@ import sys
 from pathlib import Path
 from sirgcn.engine import experiment
 from sirgcn.engine.pool import run_all
-from sirgcn.engine.run import Settings, plan
+from sirgcn.engine.plan import Settings, plan
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     found = experiment.load(folder / "small.toml", ["train.epochs=100000"])
     settings = Settings(folder / "results", folder / "runs", threads=1)
     tell = lambda run, event, detail: print(event, flush=True)
     print("ready", flush=True)
-    print(list(run_all(plan(found, ["SIR-GCN"], seeds=[0]), settings, reports=[tell]).values()), flush=True)
+    print(list(run_all(plan(found, ["SIR-GCN"], seeds=[0]), settings, listeners=[tell]).values()), flush=True)
 """
 
 
@@ -280,7 +283,7 @@ def test_process_that_is_killed_is_recorded_as_failed(experiment: config.Experim
             killed.append(child.pid or 0)
             child.kill()
 
-    assert run_all([run], settings, reports=[kill]) == {run: FAILED}
+    assert run_all([run], settings, listeners=[kill]) == {run: FAILED}
     (record,) = records.read(settings.file(run.experiment))
     assert record["error"] == "the process ended with signal 9"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sirgcn.engine.experiment import load
+from sirgcn.engine.experiment import load_training
 from sirgcn.report.collisions import FILE, add_to_record, look_at, markdown, read_record
 from sirgcn.strict import ConfigError
 
@@ -32,7 +32,7 @@ title = "SIR-GCN"
 
 def test_a_trained_gcn_collides_where_a_trained_sir_gcn_does_not(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(SMALL, "utf-8")
-    experiment = load(tmp_path / "small.toml")
+    experiment = load_training(tmp_path / "small.toml")
     (sir, none), (gcn, many) = (look_at(experiment, title, "n=4") for title in ("SIR-GCN", "GCN"))
     assert (sir["found"], gcn["found"]) == (len(none), len(many)) == (0, len(many))
     assert gcn["found"] > 0.05 * gcn["separated"]

@@ -17,11 +17,8 @@ from tests.report.fake import folder, record, run, write
 def test_the_report_never_loads_torch(tmp_path: Path) -> None:
     code = """
 import sys
-from pathlib import Path
-from sirgcn.engine.costs import measured
 from sirgcn.report import compare, print_tables, read_runs, write_report
 from rich.console import Console
-measured(Path(sys.argv[1]))
 comparisons = compare(read_runs(sys.argv[1]))
 write_report(comparisons, sys.argv[2])
 print_tables(sys.argv[1], Console(), ["dictionary_lookup"])

@@ -17,6 +17,12 @@ from sirgcn.engine.locks import opened
 FORMAT = 1
 """Of a record; `docs/results.md` says what it holds."""
 
+DONE, FAILED = "done", "failed"
+"""The status of a record: the run was finished, or ended with an error."""
+
+LONG = ("history", "samples")
+"""The fields of a run that are long."""
+
 KEY = ("experiment", "column", "model", "seed", "split", "reduced")
 """What tells runs apart; a later record of the same key replaces an earlier one."""
 
