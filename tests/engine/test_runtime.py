@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from sirgcn.cli import app
 from sirgcn.engine import experiment as config
-from sirgcn.engine import records, runtime
+from sirgcn.engine import runtime
 from sirgcn.engine.estimate import expected_seconds
 from sirgcn.engine.finished import unfinished
 from sirgcn.engine.loop import Trainer
@@ -28,7 +28,7 @@ from sirgcn.report import compare
 from sirgcn.report.claims import exponents, load_claims
 from sirgcn.report.runs import read_runs
 from sirgcn.strict import ConfigError
-from tests.engine.standins import stand_in
+from tests.engine.standins import read_whole, stand_in
 from tests.report import fake
 
 TIMED = [name for name in config.names() if config.load(name).sort in ("inference", "growth")]
@@ -99,7 +99,7 @@ def test_experiment_of_the_package_times_every_model(name: str, settings: Settin
         runs = plan(experiment, columns=[column.title])
         for group in [runs] if experiment.sort == "inference" else [[run] for run in runs]:
             assert execute_together(group, settings, lambda run, event, detail: None) == DONE
-    found = records.read(settings.file(experiment))
+    found = read_whole(settings.file(experiment))
     assert len(found) == len(plan(experiment)) == 6 * len(experiment.columns)
     assert not unfinished(plan(experiment), settings)
     for record in found:
@@ -149,7 +149,7 @@ def test_models_of_a_column_are_timed_in_turn_on_the_test_part(
     assert turns == [name for first in range(4) for name in (names * 2)[first : first + 4]]
     # Two passes to warm up and four that count, over four graphs in batches of three, of three models.
     assert seen == [3, 1] * 6 * 3
-    found = {record["model"]: record for record in records.read(settings.file(experiment))}
+    found = {record["model"]: record for record in read_whole(settings.file(experiment))}
     samples = {model: record["samples"] for model, record in found.items()}
     assert samples["GCN"]["reference"] == samples["SIR-GCN"]["forward"] == samples["SIR-GCN"]["reference"]
     assert samples["GCN"]["batches"] == samples["GIN"]["batches"]
@@ -254,7 +254,7 @@ def test_steps_of_the_package_s_experiments_are_one_table() -> None:
 def test_one_model_alone_is_timed_beside_the_reference(tmp_path: Path, settings: Settings) -> None:
     experiment = load(tmp_path)
     assert execute_together(plan(experiment, ["GIN"], ["n=10"]), settings, lambda *_: None) == DONE
-    (record,) = records.read(settings.file(experiment))
+    (record,) = read_whole(settings.file(experiment))
     assert record["model"] == "GIN"
     assert record["samples"]["reference"] != record["samples"]["forward"]
     (run,) = read_runs(settings.results)
@@ -280,14 +280,14 @@ def test_interrupted_table_keeps_its_finished_columns_and_goes_on(
     assert sorted(events) == sorted((run.model, event) for run in left for event in ("start", "done"))
     assert not unfinished(plan(experiment), settings)
     assert expected_seconds(plan(experiment), settings) == [
-        record["seconds"] for record in records.read(settings.file(experiment))
+        record["seconds"] for record in read_whole(settings.file(experiment))
     ]
 
 
 def test_failure_is_recorded_for_every_model_of_the_column(tmp_path: Path, settings: Settings) -> None:
     experiment = load(tmp_path, RUNTIME.replace('conv = "gin"', 'conv = "gin"\noptions = { norm = "none" }'))
     assert execute_together(plan(experiment, columns=["n=10"]), settings, lambda *_: None) == FAILED
-    found = records.read(settings.file(experiment))
+    found = read_whole(settings.file(experiment))
     assert [record["status"] for record in found] == [FAILED] * 3
     assert "norm: expected" in found[0]["error"]
 
@@ -300,7 +300,7 @@ def test_timed_runs_are_not_made_two_at_a_time(tmp_path: Path, settings: Setting
 def test_reduced_timing_is_recorded_as_one(tmp_path: Path, settings: Settings) -> None:
     experiment = load(tmp_path)
     assert execute_together(plan(experiment, columns=["n=10"], reduced=True), settings, lambda *_: None) == DONE
-    found = records.read(settings.file(experiment))
+    found = read_whole(settings.file(experiment))
     assert {(record["reduced"], record["repeats"]) for record in found} == {(True, 2)}
     assert len(unfinished(plan(experiment, columns=["n=10"]), settings)) == 3
 
@@ -403,7 +403,7 @@ def test_cells_of_what_was_timed_are_the_means_and_the_ratios_of_its_samples(tmp
     settings = Settings(tmp_path / "results", tmp_path / "runs", threads=1)
     experiment = load(tmp_path, RUNTIME.replace('sort = "inference"', 'sort = "inference"\ntable = 6'))
     execute_together(plan(experiment, columns=["n=10"]), settings, lambda *_: None)
-    samples = {record["model"]: record["samples"] for record in records.read(settings.file(experiment))}
+    samples = {record["model"]: record["samples"] for record in read_whole(settings.file(experiment))}
     comparison = compare(read_runs(settings.results))[5]
     cell = next(cell for cell in comparison.cells if (cell.model, cell.column.name) == ("GIN", "n=10"))
     forward, reference = (np.array(samples["GIN"][what]) for what in ("forward", "reference"))

@@ -378,14 +378,15 @@ def _summary(
 
 
 def _found(names: set[str], results: Path, outdated: dict[tuple[Any, ...], str]) -> list[dict[str, Any]]:
-    """The records without their histories; one that does not count today says why, as `outdated`."""
+    """The records without their curves. One that does not count today says why, as `outdated`."""
+    from sirgcn.engine.records import LONG
     from sirgcn.report.runs import of_other_data, read_runs
 
     paths = [results / f"{name}.jsonl" for name in sorted(names)]
     runs = [run for path in paths if path.exists() for run in read_runs(path)]
     others, found = of_other_data(runs), []
     for run in runs:
-        record = {name: value for name, value in run.record.items() if name != "history"}
+        record = {name: value for name, value in run.record.items() if name not in LONG}
         reason = outdated.get(run.key)
         if reason is None and id(run) in others:
             reason = "of another version of the data than the newest run"

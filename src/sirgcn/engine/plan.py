@@ -1,18 +1,14 @@
 """Runs: which ones an experiment has, what tells them apart, and where they are made."""
 
-import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sirgcn.engine.experiment import Experiment
+from sirgcn.engine.records import slug_of
 from sirgcn.strict import ConfigError, check_fields
-
-# Longer names of folders are cut, because some systems allow no more than 255 bytes.
-_LONGEST_SLUG = 150
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,21 +67,6 @@ class Run:
 
     def __str__(self) -> str:
         return f"{self.cell}, seed {self.seed}"
-
-
-def slug_of(key: Sequence[Any]) -> str:
-    """The key of a run as a name that every file system accepts.
-
-    >>> slug_of(("zinc", "ZINC", "SIR-GCN", 3, 3, False))
-    'ZINC-SIR-GCN-3'
-    """
-    _, column, model, seed, _, is_reduced = key
-    text = f"{column}-{model}-{seed}{'-reduced' if is_reduced else ''}"
-    plain = re.sub(r"[^A-Za-z0-9.=+-]+", "_", text).lstrip(".")[:_LONGEST_SLUG]
-    # Without a hyphen in the column, the text shows where the column ends.
-    if plain == text and "-" not in column:
-        return text
-    return f"{plain}-{hashlib.sha256(repr(tuple(key)).encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)
