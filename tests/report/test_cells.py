@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sirgcn.engine.experiment import load, names
+from sirgcn.engine.experiment import SORTS, load, names
 from sirgcn.report import Cell, Comparison, Fact, compare
 from sirgcn.report.claims import load_claims
+from sirgcn.report.filling import PRESENTERS
 from sirgcn.report.runs import Run
 from sirgcn.strict import ConfigError
 from tests.report.fake import run
@@ -196,6 +197,13 @@ def test_only_what_was_run_is_left_by_run_part() -> None:
     assert [line.row.model for line in part.lines] == ["GIN", "SIR-GCN"]
     assert [column.name for column in part.columns] == ["n=20", "n=40"]
     assert compare([])[0].run_part().lines == ()
+
+
+def test_every_type_of_experiment_has_its_presenter() -> None:
+    assert PRESENTERS.keys() == set(SORTS.values())
+    for comparison in compare([]):
+        assert comparison.presenter is PRESENTERS[SORTS[comparison.table.sort]]
+        assert all(isinstance(one, comparison.presenter.cells) for one in comparison.cells)
 
 
 def test_what_does_not_belong_into_a_table_is_refused_by_name() -> None:

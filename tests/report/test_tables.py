@@ -151,7 +151,7 @@ def test_a_hostile_name_stays_in_its_cell() -> None:
 
 
 def parts_of(*names: str) -> dict[str, float]:
-    return {f"{name}{kind}": 0.5 for name in names for kind in ("", "_loss")}
+    return {f"{name}{suffix}": 0.5 for name in names for suffix in ("", "_loss")}
 
 
 def shown(runs: list[Run]) -> list[str]:

@@ -172,8 +172,8 @@ def test_training_steps_are_read_without_the_paper_which_has_none() -> None:
 
 
 def test_samples_of_different_lengths_are_refused() -> None:
-    with pytest.raises(ConfigError, match="samples: expected a time of each for every repetition"):
-        timed("GCN", [1.0], [1.0, 2.0], [1.0, 2.0])
+    with pytest.raises(ConfigError, match="GCN, 0: samples: expected a time of each for every repetition"):
+        table(timed("GCN", [1.0], [1.0, 2.0], [1.0, 2.0])).sheet()
 
 
 def test_powers_are_those_of_the_formulas() -> None:

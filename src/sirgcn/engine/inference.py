@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from sirgcn.data.losses import count_labels
-from sirgcn.data.task import Part, Task
+from sirgcn.data.splits import Part
+from sirgcn.data.task import Task
 
 
 class Inference:

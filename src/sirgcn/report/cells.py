@@ -160,13 +160,16 @@ class Cell:
         """The number of values of our figure, `5 runs`, or why there is no figure."""
         if not self.values:
             return "no test part"
-        noun = "repetition" if self.runs[0].samples else "run"
-        return f"{len(self.values):,} {noun}{'' if len(self.values) == 1 else 's'}"
+        return f"{len(self.values):,} {self._noun()}{'' if len(self.values) == 1 else 's'}"
 
     @property
     def without_score(self) -> str:
         """What the list of runs says of a finished run that has no score."""
         return ""
+
+    def _noun(self) -> str:
+        """What one value of the figure is."""
+        return "run"
 
     def _counted_figure(self) -> str:
         """Our figure with the number of its values in brackets."""

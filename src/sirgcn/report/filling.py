@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 
+from sirgcn.engine.experiment import SORTS, Experiment, GrowthExperiment, TimingExperiment, TrainingExperiment
 from sirgcn.engine.experiment import names as packaged
 from sirgcn.report.cells import Cell
 from sirgcn.report.claims import Column, Row, Sort, Table, load_claims
@@ -16,12 +17,12 @@ from sirgcn.strict import ConfigError
 STEPS = "Training steps"
 """The title of the table of the times of training steps, which has a column per experiment."""
 
-PRESENTERS: dict[Sort, Presenter] = {
-    "training": TrainingPresenter(),
-    "inference": TimingPresenter(),
-    "step": TimingPresenter(),
-    "growth": GrowthPresenter(),
+PRESENTERS: dict[type[Experiment], Presenter] = {
+    TrainingExperiment: TrainingPresenter(),
+    TimingExperiment: TimingPresenter(),
+    GrowthExperiment: GrowthPresenter(),
 }
+"""The presenter of each type of experiment."""
 
 _SORT_OF_METRIC: dict[str, Sort] = {"seconds": "inference", "step_seconds": "step", "complexity": "growth"}
 
@@ -54,7 +55,7 @@ def compare(runs: Iterable[Run]) -> tuple[Comparison, ...]:
 
 def _filled(table: Table, runs: list[Run]) -> Comparison:
     """A table with the runs in its cells; rows that it lacks come last."""
-    presenter, outdated = PRESENTERS[table.sort], of_other_data(runs)
+    presenter, outdated = PRESENTERS[SORTS[table.sort]], of_other_data(runs)
     by_cell: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
         _check_place(table, run)
@@ -75,7 +76,7 @@ def _check_place(table: Table, run: Run) -> None:
     if run.column not in columns:
         raise ConfigError(f"{where}: column: expected one of {', '.join(columns)}, got {run.column!r}")
     metric = columns[run.column].metric
-    if run.status == "done" and table.sort == "training" and run.metric != metric:
+    if run.status == "done" and not SORTS[table.sort].is_timed and run.metric != metric:
         raise ConfigError(f"{where}: metric: expected {metric}, got {run.metric!r}")
 
 

@@ -85,7 +85,13 @@ class Comparison:
 
 
 class Presenter(ABC):
-    """How the report shows the results of one type of experiment. There is one subclass per type."""
+    """How the report shows the results of one type of experiment. There is one subclass per type.
+
+    >>> from sirgcn.report import compare
+    >>> tables = compare([])
+    >>> [type(tables[number - 1].presenter).__name__ for number in (1, 6, 8)]
+    ['TrainingPresenter', 'TimingPresenter', 'GrowthPresenter']
+    """
 
     cells: type[Cell]
     """The class of the cells of its tables."""

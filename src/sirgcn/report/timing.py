@@ -74,6 +74,9 @@ class TimeCell(Cell):
         """Faster or slower than SIR-GCN in the paper."""
         return "faster" if self.ratios[0] < 1 else "slower"
 
+    def _noun(self) -> str:
+        return "repetition" if self.runs[0].samples else "run"
+
     def _counted_figure(self) -> str:
         return f"{super()._counted_figure()}, {self.ratio_text}"
 
