@@ -44,8 +44,7 @@ bench: $(STAMP) ## measure time and memory against peers
 	$(BIN)/python -m sirgcn.bench $(ARGS)
 
 results: $(STAMP) ## write what stands in the documentation and in the package from results/ anew
-	$(BIN)/sirgcn report $(addprefix --docs docs/,results.md models.md theory/collisions.md theory/wl.md) \
-		--costs src/sirgcn/experiments/costs.json
+	$(BIN)/sirgcn report $(addprefix --docs docs/,results.md models.md theory/collisions.md theory/wl.md)
 
 # AVX2 and AVX-512, as far as the machine has them; torch's and Python's own leaks are not ours to look for.
 SANITIZED  := $(CURDIR)/build/sanitize

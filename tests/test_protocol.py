@@ -9,7 +9,7 @@ import torch
 
 from sirgcn.data.metrics import METRICS
 from sirgcn.engine.experiment import load
-from sirgcn.engine.run import plan
+from sirgcn.engine.plan import plan
 from sirgcn.report.cells import compare
 from tests.report.fake import run
 

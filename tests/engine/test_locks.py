@@ -18,8 +18,10 @@ from sirgcn.engine.checkpoint import Checkpoints
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.locks import Busy, held
 from sirgcn.engine.loop import Trainer
+from sirgcn.engine.plan import Settings, plan
 from sirgcn.engine.pool import run_all
-from sirgcn.engine.run import BUSY, DONE, Settings, execute, plan
+from sirgcn.engine.records import DONE
+from sirgcn.engine.run import BUSY, execute
 from sirgcn.nn import SIRNet
 from tests.engine.killed import task
 from tests.engine.test_settings import TOML
@@ -133,7 +135,7 @@ def test_run_that_another_process_is_making_is_left_to_it(experiment: config.Exp
     process = holding(tmp_path / "runs" / "small" / run.slug / "lock")
     try:
         assert execute(run, settings, lambda event, detail: told.append((event, detail))) == BUSY
-        assert run_all([run], settings, reports=[lambda run, event, detail: told.append((event, detail))]) == {
+        assert run_all([run], settings, listeners=[lambda run, event, detail: told.append((event, detail))]) == {
             run: BUSY
         }
         said = [detail["error"] for event, detail in told if event == BUSY]

@@ -14,8 +14,11 @@ from sirgcn.engine import experiment as config
 from sirgcn.engine import records
 from sirgcn.engine.checkpoint import Checkpoints
 from sirgcn.engine.experiment import TrainConfig
+from sirgcn.engine.finished import unfinished, why_unfinished
 from sirgcn.engine.loop import Interrupted, Trainer
-from sirgcn.engine.run import DONE, FAILED, PAUSED, UNRECORDED, Run, Settings, execute, plan, unfinished, why_unfinished
+from sirgcn.engine.plan import Run, Settings, plan
+from sirgcn.engine.records import DONE, FAILED
+from sirgcn.engine.run import PAUSED, UNRECORDED, execute
 from sirgcn.nn import SIRNet
 from sirgcn.report.runs import of_other_data, read_runs
 from tests.engine.killed import task

@@ -7,7 +7,7 @@ import pytest
 
 from sirgcn.engine import records
 from sirgcn.engine.experiment import load, split_name
-from sirgcn.engine.run import Run
+from sirgcn.engine.plan import Run
 from sirgcn.report import collisions, compare, read_runs, render_docs, separation, write_docs
 from sirgcn.strict import ConfigError
 from tests.report.fake import folder

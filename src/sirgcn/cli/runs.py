@@ -14,9 +14,8 @@ import typer
 from sirgcn.cli.shared import AsJson, Models, Reduced, Results, Root, err, out
 
 if TYPE_CHECKING:
-    from sirgcn.engine.costs import Cost
     from sirgcn.engine.experiment import Experiment
-    from sirgcn.engine.run import Run, Settings
+    from sirgcn.engine.plan import Run, Settings
 
 Columns = Annotated[list[str] | None, typer.Option("--columns", "-c", help="Columns, by title. Default: all.")]
 Seeds = Annotated[str | None, typer.Option("--seeds", "-s", help="Such as 0-9 or 0,3,5. Default: the paper's.")]
@@ -152,7 +151,7 @@ def _chosen(
     reduced: bool,
 ) -> "list[Run]":
     """The runs of the rows, columns and seeds; of several experiments, each has those that it knows."""
-    from sirgcn.engine.run import plan, seed_by_seed
+    from sirgcn.engine.plan import plan, seed_by_seed
 
     rows, places = _titles("models", models, experiments), _titles("columns", columns, experiments)
     runs = [
@@ -205,9 +204,10 @@ def _settings(
     budget: str | None,
 ) -> "Settings":
     from sirgcn.engine.environment import find_device
-    from sirgcn.engine.run import Settings
+    from sirgcn.engine.experiment import GrowthExperiment, TimingExperiment
+    from sirgcn.engine.plan import Settings
 
-    timed = [experiment for experiment in experiments if experiment.kind != "training"]
+    timed = [experiment for experiment in experiments if isinstance(experiment, TimingExperiment | GrowthExperiment)]
     if timed and device != "cpu":
         raise ValueError(f"--device: {timed[0].name} is timed on the cpu, got {device!r}")
     if timed and jobs > 1:
@@ -229,9 +229,11 @@ def _settings(
 def _run(
     runs: "Sequence[Run]", settings: "Settings", jobs: int, tensorboard: Path | None, dry_run: bool, as_json: bool
 ) -> None:
+    from sirgcn.engine.finished import unfinished, why_unfinished
+    from sirgcn.engine.inputs import without_data
     from sirgcn.engine.pool import run_all
     from sirgcn.engine.progress import Progress
-    from sirgcn.engine.run import Report, unfinished, why_unfinished, without_data
+    from sirgcn.engine.run import Listener
     from sirgcn.engine.tensorboard import TensorBoard
 
     changed = why_unfinished(runs, settings)
@@ -248,7 +250,7 @@ def _run(
     ready = unfinished([run for run in left if run not in absent], settings)
     kept_out = _KeptOut()
     with ExitStack() as stack:
-        watching: list[Report] = [stack.enter_context(Progress(len(ready), quiet=as_json)), kept_out]
+        watching: list[Listener] = [stack.enter_context(Progress(len(ready), quiet=as_json)), kept_out]
         if tensorboard is not None:
             watching.append(stack.enter_context(TensorBoard(tensorboard)))
         outcome = run_all(ready, settings, jobs, watching)
@@ -288,19 +290,20 @@ class _KeptOut:
 
 def _announce(runs: "Sequence[Run]", left: "Sequence[Run]", settings: "Settings", jobs: int, with_cells: bool) -> None:
     """How many runs there are, how many are finished, how long the others take."""
-    from sirgcn.engine.run import expected_costs
+    from sirgcn.engine.estimate import expected_seconds
 
-    costs = expected_costs(left, settings)
+    times = expected_seconds(left, settings)
     told = f"{_count(len(runs), 'run')}, {len(runs) - len(left)} finished before; {len(left)} to go"
-    out.print(f"{told}: {_estimate(costs, jobs)}{_whose(costs)}" if left else told, soft_wrap=True)
+    out.print(f"{told}: {_estimate(times, jobs)}" if left else told, soft_wrap=True)
     if with_cells:
-        _print_cells(runs, dict(zip(left, costs, strict=True)), jobs)
+        _print_cells(runs, dict(zip(left, times, strict=True)), jobs)
 
 
 def _rehearse(left: "Sequence[Run]", settings: "Settings", as_json: bool) -> None:
     """What a dry run finds out: the exit code is 2 if a run would fail before it trains."""
+    from sirgcn.engine.inputs import to_download
     from sirgcn.engine.records import KEY
-    from sirgcn.engine.rehearsal import rehearse, to_download
+    from sirgcn.engine.rehearsal import rehearse
 
     if as_json:
         print(json.dumps([dict(zip(KEY, run.key, strict=True)) for run in left]))
@@ -313,7 +316,7 @@ def _rehearse(left: "Sequence[Run]", settings: "Settings", as_json: bool) -> Non
         raise typer.Exit(2)
 
 
-def _print_cells(runs: "Sequence[Run]", to_go: "dict[Run, Cost | None]", jobs: int) -> None:
+def _print_cells(runs: "Sequence[Run]", to_go: "dict[Run, float | None]", jobs: int) -> None:
     """A line for each cell: its seeds, those that are finished, how long the others take."""
     cells: dict[str, list[Run]] = {}
     for run in runs:
@@ -375,14 +378,15 @@ def _summary(
 
 
 def _found(names: set[str], results: Path, outdated: dict[tuple[Any, ...], str]) -> list[dict[str, Any]]:
-    """The records without their histories; one that does not count today says why, as `outdated`."""
+    """The records without their curves. One that does not count today says why, as `outdated`."""
+    from sirgcn.engine.records import LONG
     from sirgcn.report.runs import of_other_data, read_runs
 
     paths = [results / f"{name}.jsonl" for name in sorted(names)]
     runs = [run for path in paths if path.exists() for run in read_runs(path)]
     others, found = of_other_data(runs), []
     for run in runs:
-        record = {name: value for name, value in run.record.items() if name != "history"}
+        record = {name: value for name, value in run.record.items() if name not in LONG}
         reason = outdated.get(run.key)
         if reason is None and id(run) in others:
             reason = "of another version of the data than the newest run"
@@ -390,20 +394,13 @@ def _found(names: set[str], results: Path, outdated: dict[tuple[Any, ...], str])
     return found
 
 
-def _estimate(costs: "Sequence[Cost | None]", jobs: int) -> str:
-    """How long runs of these costs take, so many at a time; what is not known is never counted as nothing."""
-    known = [cost.seconds for cost in costs if cost is not None]
+def _estimate(times: Sequence[float | None], jobs: int) -> str:
+    """How long runs take, so many at a time. A run of unknown length is never counted as nothing."""
+    known = [seconds for seconds in times if seconds is not None]
     if not known:
-        return "how long is not known yet"
-    duration, unknown = _duration(sum(known) / jobs), len(costs) - len(known)
-    return f"at least {duration}, and {_count(unknown, 'run')} not timed before" if unknown else f"about {duration}"
-
-
-def _whose(costs: "Sequence[Cost | None]") -> str:
-    from sirgcn.engine.costs import machines
-
-    shipped = any(cost is not None and cost.is_shipped for cost in costs)
-    return f" (by the times of {' and '.join(machines())})" if shipped else ""
+        return "how long is unknown"
+    duration, unknown = _duration(sum(known) / jobs), len(times) - len(known)
+    return f"at least {duration}, and {_count(unknown, 'run')} of unknown length" if unknown else f"about {duration}"
 
 
 def _count(number: int, noun: str) -> str:

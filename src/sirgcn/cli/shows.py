@@ -22,10 +22,6 @@ def report(
         list[Path] | None,
         typer.Option("--docs", help="Only write the marked parts of this Markdown page anew; several by repeating."),
     ] = None,
-    costs: Annotated[
-        Path | None,
-        typer.Option("--costs", help="Only write what runs cost: the file by which `reproduce` tells how long."),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the paper's tables with ours beside them: report.html, tables.md, tables.tex, tables.csv.
@@ -34,9 +30,8 @@ def report(
 
         sirgcn report
 
-        sirgcn report --docs docs/results.md --costs src/sirgcn/experiments/costs.json
+        sirgcn report --docs docs/results.md
     """
-    from sirgcn.engine.costs import write_costs
     from sirgcn.report import collisions, compare, read_runs, separation, write_docs, write_report
 
     written: list[Path] = []
@@ -46,9 +41,7 @@ def report(
             "separation": separation.markdown(separation.read_record(results)),
         }
         written += write_docs(docs, compare(read_runs(results)), texts)
-    if costs is not None:
-        written += write_costs(results, costs)
-    if docs is None and costs is None:
+    if docs is None:
         written = write_report(compare(read_runs(results)), folder)
     if written or as_json:
         show(("written",), [(str(path),) for path in written], as_json)
@@ -75,7 +68,7 @@ def collisions(
     from sirgcn.engine import experiment as config
     from sirgcn.report import collisions as demonstration
 
-    table, rows = config.load("dictionary_lookup"), []
+    table, rows = config.load_training("dictionary_lookup"), []
     for title in models or [model.title for model in table.models]:
         row, found = demonstration.look_at(table, title, column, seed, reduced)
         demonstration.add_to_record(row, results)

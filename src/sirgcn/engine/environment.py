@@ -14,6 +14,7 @@ import torch_geometric
 
 import sirgcn
 from sirgcn.ops import backends, native
+from sirgcn.ops.aggregate import choose_backend
 
 ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "20000000000"}
 """Settings of glibc under which a process keeps freed memory and uses it again: without them every pass pays for the
@@ -44,6 +45,16 @@ def environment() -> dict[str, Any]:
             for name, value in os.environ.items()
             if name.startswith(("OMP_", "KMP_", "MKL_", "MALLOC_", "SIRGCN_ISA", "SIRGCN_PRODUCTS"))
         },
+    }
+
+
+def environment_of(device: str) -> dict[str, Any]:
+    """The environment of a run: also the commit, the device, the backend of the layer there, and torch's threads."""
+    return environment() | {
+        "git": commit(),
+        "device": device,
+        "backend": choose_backend(None, torch.device(device)),
+        "threads": torch.get_num_threads(),
     }
 
 

@@ -51,7 +51,7 @@ def check_names(experiment: Experiment, where: str) -> None:
     `where` is the file. An option's value is read by the annotation of the argument that it is for; what only the data
     can tell is found out where they are read.
     """
-    if experiment.kind != "complexity":
+    if not experiment.draws_graphs:
         own = experiment.data == "tables"
         options = _table_options() if own else _dataset_options(experiment, where)
         reader = load_tables if own else find_dataset(experiment.data).reader
@@ -74,7 +74,7 @@ def check_names(experiment: Experiment, where: str) -> None:
         except ValueError as error:
             raise ConfigError(f"{row}: {error}") from error
         options, build = entry.options, entry.build
-        if model.network is None and experiment.kind != "complexity":
+        if model.network is None and not experiment.draws_graphs:
             options, build = tuple(inspect.signature(SIRNet).parameters), SIRNet
         _check_known(model.options, options, f"{row}: options")
         check_arguments(build, model.options, f"{row}: options: ")

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from sirgcn.engine.run import Run
+from sirgcn.engine.plan import Run
 
 
 class Progress:
@@ -39,7 +39,7 @@ class Progress:
     def __call__(self, run: Run, event: str, detail: dict[str, Any]) -> None:
         """As `run_all` reports."""
         if event == "start":
-            note = "reading the data" if run.experiment.kind == "training" else "timing"
+            note = "timing" if run.experiment.is_timed else "reading the data"
             self.tasks[run] = self.bars.add_task(str(run), total=None, note=note)
             self.said[run] = time.monotonic()
             self._line(f"begun: {run}")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from sirgcn.engine.run import Run
+from sirgcn.engine.plan import Run
 
 SCALARS = {"lr": "lr", "step_loss": "loss/step", "train_loss": "loss/train", "val_loss": "loss/val"}
 """Columns of a history and the names of their curves; the metric's are `metric/train` and `metric/val`."""

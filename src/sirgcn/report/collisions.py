@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sirgcn.engine.experiment import Experiment
+from sirgcn.engine.experiment import TrainingExperiment
 from sirgcn.strict import ConfigError
 
 FORMAT = 1
@@ -19,7 +19,7 @@ _HEAD = ("experiment", "column", "seed", "reduced")
 
 
 def look_at(
-    experiment: Experiment, model: str, column: str = "n=10", seed: int = 0, reduced: bool = False
+    experiment: TrainingExperiment, model: str, column: str = "n=10", seed: int = 0, reduced: bool = False
 ) -> tuple[dict[str, Any], Any]:
     """Train a model of Table 1 and look for collisions of its one layer among the test graphs.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from sirgcn.engine.records import FORMAT, KEY, read, seconds_per_epoch, was_redrawn
+from sirgcn.engine.records import FORMATS, KEY, read, seconds_per_epoch, was_redrawn, with_curves
 from sirgcn.strict import ConfigError, from_dict
 
 
@@ -117,15 +117,16 @@ def read_runs(path: str | Path) -> tuple[Run, ...]:
     if not path.exists():
         raise FileNotFoundError(f"results: expected a folder of .jsonl files or one such file, got {path}")
     paths = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
-    return tuple(as_run(record, str(file)) for file in paths for record in read(file))
+    return tuple(as_run(with_curves(file, record), str(file)) for file in paths for record in read(file))
 
 
 def as_run(record: Mapping[str, Any], where: str) -> Run:
     """A record as a run; an absent field, a wrong type and an unknown format are refused by name, extra keys kept."""
     names = [str(record.get(key)) for key in ("experiment", "column", "model", "seed")]
     where = f"{where}: {', '.join(names)}"
-    if record.get("format") != FORMAT:
-        raise ConfigError(f"{where}: format: expected {FORMAT}, got {record.get('format')!r}")
+    if record.get("format") not in FORMATS:
+        known = " or ".join(map(str, FORMATS))
+        raise ConfigError(f"{where}: format: expected {known}, got {record.get('format')!r}")
     known = {entry.name for entry in fields(Run)} - {"record"}
     found = {key: value for key, value in record.items() if key in known}
     # Not as recorded: what was once the mean of a busy machine is told as the others are.
