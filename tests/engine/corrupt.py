@@ -1,8 +1,9 @@
 """Damages the files of a training and reads them: `python -m tests.engine.corrupt --cases 12000 --seed 1`.
 
-Every case flips a bit of one file or cuts the file off at a random place. The file is then read as the engine reads it.
-A case is *silent* where the damaged file is read without an error. The last line is a summary as JSON, and the exit code
-is 1 where a case was silent. `test_corrupt.py` runs a tenth of what `make soak` runs.
+The files are those of the checkpoints of a training, and the curves of a record. Every case flips a bit of one file or
+cuts the file off at a random place, and reads it as the engine does. A case is *silent* where the damaged file is read
+without an error. The last line is a summary as JSON, and the exit code is 1 where a case was silent. `test_corrupt.py`
+runs a tenth of what `make soak` runs.
 """
 
 import argparse
@@ -18,8 +19,9 @@ from pathlib import Path
 
 import torch
 
-from sirgcn.engine import checkpoint
+from sirgcn.engine import checkpoint, records
 from sirgcn.engine.checkpoint import CheckpointError, Checkpoints
+from sirgcn.engine.curves import CurvesError
 from tests.engine.killed import task, train
 
 DAMAGES = ("flip", "truncation")
@@ -50,7 +52,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         train(task(), folder / "checkpoints")
-        summary = damage_all(checkpoint_targets(folder / "checkpoints"), arguments.cases, arguments.seed)
+        targets = [*checkpoint_targets(folder / "checkpoints"), curves_target(folder / "results.jsonl")]
+        summary = damage_all(targets, arguments.cases, arguments.seed)
     print(json.dumps(summary))
     sys.exit(1 if summary["silent"] else 0)
 
@@ -86,6 +89,26 @@ def is_older_one_taken(folder: Path, of: object, step: int) -> bool:
         state = Checkpoints(folder, of=of).load()
     has_warned = any("the checkpoint before it is used" in str(warning.message) for warning in caught)
     return has_warned and state is not None and state["state"]["step"] == step
+
+
+def curves_target(path: Path) -> Target:
+    """The file of curves of a record with a history and samples."""
+    record = dict(zip(records.KEY, ("tiny", "column", "SIR-GCN", 0, 0, False), strict=True))
+    history = [{"epoch": epoch, "step_loss": 1 / (epoch + 1), "seconds": 0.5 * epoch} for epoch in range(40)]
+    samples = {"forward": [0.001 * repeat for repeat in range(20)]}
+    records.append(path, {**record, "history": history, "samples": samples})
+    (stored,) = records.read(path)
+    file = path.parent / stored["curves"]["file"]
+    return Target(file, file.suffix, lambda: are_curves_refused(path, stored))
+
+
+def are_curves_refused(path: Path, record: dict[str, object]) -> bool:
+    """Whether reading the curves of a record raises the error that it documents."""
+    try:
+        records.with_curves(path, record)
+    except CurvesError:
+        return True
+    return False
 
 
 def damage_all(targets: list[Target], cases: int, seed: int) -> dict[str, object]:

@@ -4,8 +4,8 @@ A file holds lines of two sorts:
 
 - a *session* is one call of the command: the environment with the commit, the settings, and `begun`, the time at which
   the run began;
-- a *measurement* names its session. `part` says what it belongs to, `config` says what was measured, `metrics` has the
-  figures and `repetitions` the samples that they come from. `status` is `done`, or `left_out` with the reason as `error`.
+- a *measurement* names its session. `part` says what it belongs to, `config` what was measured, `metrics` has the
+  figures and `repetitions` the samples behind them. `status` is `done`, or `left_out` with the reason as `error`.
 
 A run that was interrupted is continued by a further session with the same `begun`. The figures of a file are those of
 its last run.
