@@ -27,7 +27,7 @@ demo: $(STAMP) ## reproduce a small part of the paper's Tables 1 and 2 and write
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
-soak: $(STAMP) ## the long forms of fuzzing and kills, about an hour; the record is results/soak.json
+soak: $(STAMP) ## the long forms of fuzzing, kills and corruption, about an hour; the record is results/soak.json
 	$(BIN)/python tools/soak.py $(ARGS)
 
 check: $(STAMP) ## lint, format, types, import contracts, branches, repeated code

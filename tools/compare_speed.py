@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,8 @@ def epoch_seconds(checkout: Path, experiment: str, column: str) -> float:
     Raises:
         RuntimeError: the process failed.
     """
+    from sirgcn.engine.records import read, seconds_per_epoch, with_curves
+
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "sirgcn.cli", "reproduce", experiment, "--models", "SIR-GCN"]
         command += ["--columns", column, "--seeds", "0", "--threads", "1", "--set", f"train.epochs={EPOCHS_PER_RUN}"]
@@ -121,20 +123,10 @@ def epoch_seconds(checkout: Path, experiment: str, column: str) -> float:
         files = list(Path(folder).glob("results/*.jsonl"))
         if done.returncode or len(files) != 1:
             raise RuntimeError(f"{checkout}: {' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-        return seconds_in(json.loads(files[0].read_text()))
-
-
-def seconds_in(record: dict[str, Any]) -> float:
-    """The seconds of one epoch in a record of the engine: the median where the record says when each epoch ended.
-
-    Records have had a history of their epochs; later ones have the median and keep the history in a file of its own.
-    """
-    if record.get("seconds_per_epoch") is not None:
-        return float(record["seconds_per_epoch"])
-    times = [row["seconds"] for row in record.get("history") or ()]
-    if len(times) > 1:
-        return statistics.median(later - earlier for earlier, later in pairwise(times))
-    return float(record["seconds"] / record["epochs"])
+        (record,) = read(files[0])
+        seconds = seconds_per_epoch(with_curves(files[0], record))
+    assert seconds is not None
+    return seconds
 
 
 def quartiles(ratios: list[float]) -> list[float]:

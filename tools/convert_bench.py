@@ -70,7 +70,7 @@ def converted_row(session: str, part: str, names: tuple[str, ...], row: Row) -> 
     config = {name: value for name, value in row.items() if name not in (*names, "peer", "samples")}
     fields: Row = {"metrics": rounded({name: row[name] for name in names})}
     if "samples" in row:
-        fields["samples"] = rounded(row["samples"])
+        fields["repetitions"] = rounded(row["samples"])
     return measurement(session, part, config, row.get("peer", "ours"), DONE) | fields
 
 
@@ -80,7 +80,7 @@ def converted_ratios(old: dict[str, Any]) -> Iterator[Row]:
     session = session_record(old["environment"], settings, old["environment"]["date"])
     yield session
     for call, ratios in old["ratios"].items():
-        fields = {"metrics": {"ratio": rounded(summary(ratios))}, "samples": ratios}
+        fields = {"metrics": {"ratio": rounded(summary(ratios))}, "repetitions": ratios}
         yield (
             measurement(session["model"], records.RATIOS, {"call": call, "threads": 1}, "after / before", DONE) | fields
         )

@@ -33,7 +33,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         allow_abbrev=False,
         prog="python -m sirgcn.bench",
         description="Measure the time and the peak memory of sirgcn against its peers. All peers are interleaved in "
-        "one run, and figures are ratios to ours. The command prints tables, appends records to a file and draws plots.",
+        "one run, and figures are ratios to ours. The command prints tables, appends records to a file and draws "
+        "plots.",
         epilog="Real graphs are measured where their files are found: SIRGCN_DATA names the data folder. The quick "
         "form leaves out what takes long and says so. Ctrl-C ends a run; the same command continues it as long as the "
         "commit, the settings and the machine are the same.",

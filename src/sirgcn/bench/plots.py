@@ -34,12 +34,12 @@ def write_plots(results: Results, stem: Path, suffixes: tuple[str, ...] = (".png
 
 def _ratios(results: Results, suite: str) -> Figure | None:
     """Bars of time / ours by graph, one colour per family, at the largest number of threads."""
-    rows = [row for row in results.times if row["suite"] == suite and row["mode"] == BOTH]
-    families = [family for family in dict.fromkeys(row["family"] for row in rows) if family != OURS]
-    measured = {row["shape"] for row in rows}
-    shapes = [shape for shape in results.shapes if shape in measured]
-    if not families or not shapes:
+    where = {"suite": suite, "mode": BOTH}
+    rows = [row for row in results.times if where.items() <= row.items() and row["family"] != OURS]
+    if not rows:
         return None
+    families = list(dict.fromkeys(row["family"] for row in rows))
+    shapes = [shape for shape in results.shapes if any(row["shape"] == shape for row in rows)]
     threads = max(row["threads"] for row in rows)
     figure, axes = new_plot(width=2 + 1.6 * len(shapes))
     width = 0.8 / len(families)

@@ -4,8 +4,8 @@ A file holds lines of two sorts:
 
 - a *session* is one call of the command: the environment with the commit, the settings, and `begun`, the time at which
   the run began;
-- a *measurement* names its session. `part` says what it belongs to, `config` says what was measured, `metrics` has the
-  figures and `samples` the seconds of every repetition. `status` is `done`, or `left_out` with the reason as `error`.
+- a *measurement* names its session. `part` says what it belongs to, `config` what was measured, `metrics` has the
+  figures and `repetitions` the samples behind them. `status` is `done`, or `left_out` with the reason as `error`.
 
 A run that was interrupted is continued by a further session with the same `begun`. The figures of a file are those of
 its last run.
@@ -115,7 +115,7 @@ class Session:
         """Append what was measured of a peer; `data` describes the graph."""
         fields: Row = {"metrics": rounded(metrics)}
         if samples:
-            fields["samples"] = rounded(list(samples))
+            fields["repetitions"] = rounded(list(samples))
         if data is not None:
             fields["data"] = dict(data)
         self._append(measurement(self._own["model"], part, config, peer, DONE) | fields)
@@ -233,7 +233,7 @@ def _can_continue(session: Row, where: Mapping[str, Any], settings: Mapping[str,
 
 def _row(record: Row) -> Row:
     config = {name: value for name, value in record["config"].items() if name != "what"}
-    samples = {"samples": record["samples"]} if "samples" in record else {}
+    samples = {"samples": record["repetitions"]} if "repetitions" in record else {}
     return {**config, "peer": record["model"], **record.get("metrics", {}), **samples}
 
 

@@ -21,7 +21,9 @@ from sirgcn.data.tables import load_tables
 
 @dataclass(frozen=True)
 class Files:
-    """The size of the text files. A node has an id, ten numbers, a category of 30, a truth value and one of five classes.
+    """The size of the text files.
+
+    A node has an id, ten numbers, a category of 30, a truth value and one of five classes.
 
     >>> Files(nodes=60, edges=200)
     Files(nodes=60, edges=200)

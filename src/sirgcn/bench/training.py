@@ -34,7 +34,7 @@ PEERS = (OURS, PEER, LOADER, BATCHES)
 
 @dataclass(frozen=True)
 class Epoch:
-    """A task, its network, the batch size, the ratio to reach, and the parts that are evaluated at the end of an epoch."""
+    """A task, its network, the batch size and the ratio to reach; an epoch ends with the evaluation of some parts."""
 
     name: str
     task: Callable[[], Task]

@@ -140,9 +140,12 @@ def read(path: Path) -> tuple[Any, dict[str, Any]]:
         CheckpointError: a file is missing, or a byte differs from what was written.
     """
     try:
-        body = json.loads(path.read_bytes())
+        text = path.read_bytes()
+        body = json.loads(text)
+        # Bytes that JSON reads alike, such as 1e-05 and 1E-05, have the same digest.
+        is_as_written = text == json.dumps(body).encode()
         digest = body.pop("sha256")
-        if digest != _digest(body):
+        if not is_as_written or digest != _digest(body):
             raise CheckpointError(f"{path}: expected the content that was written, got another hash")
         if body["format"] != FORMAT:
             raise CheckpointError(f"{path}: expected format {FORMAT}, got {body['format']}")
