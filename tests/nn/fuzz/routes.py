@@ -42,7 +42,7 @@ def plainest() -> Iterator[None]:
         off(rows, "is_row_by_row")
         off(parts, "acts_alike")
         off(native, "takes_rows")
-        stack.enter_context(patch.object(native, "MULTIPLIES", False))
+        stack.enter_context(patch.object(linear, "USES_ONEDNN", False))
         stack.enter_context(patch.object(native, "UNAVAILABLE", "this is the plainest route"))
         only = {"reference": aggregate.BACKENDS["reference"]}
         stack.enter_context(patch.dict(aggregate.BACKENDS, only, clear=True))
@@ -66,9 +66,7 @@ def fastest(taken: Taken, has_small_tiles: bool, is_compiled: bool) -> Iterator[
 
             stack.enter_context(patch.object(place, name, spy))
 
-        if native.UNAVAILABLE is None:
-            stack.enter_context(patch.object(native, "MULTIPLIES", True))
-        stack.enter_context(patch.multiple(linear, _LEAST_WORK=0, _LEAST_WIDTH=1, _LEAST_ROWS=1))
+        stack.enter_context(patch.multiple(linear, USES_ONEDNN=True, _LEAST_WORK=0, _LEAST_ROWS=1))
         if has_small_tiles:
             stack.enter_context(patch.multiple(tiled, _MIN_TILE=16, _TILE_ELEMENTS=1))
         note(sharing, "_can_share", "table of nodes", bool)
@@ -80,9 +78,8 @@ def fastest(taken: Taken, has_small_tiles: bool, is_compiled: bool) -> Iterator[
         note(tiled, "aggregate", "linear messages in C")
         note(tiled, "_forward_sum", "tiles, sum")
         note(tiled, "_forward_max", "tiles, max")
-        note(linear, "product", "products in C")
+        note(linear, "product", "products by oneDNN")
         note(sharing, "weighted_batch_norm", "batch norm of kinds")
-        note(rows, "look_up", "rows of a table")
         note(rows, "look_up", "rows of a table")
         note(messages, "edge_softmax", "softmax in C")
         note(messages, "contextual_scores", "scores in C")
@@ -101,7 +98,7 @@ ROUTES = (
     "linear messages in C",
     "tiles, sum",
     "tiles, max",
-    "products in C",
+    "products by oneDNN",
     "batch norm of kinds",
     "rows of a table",
     "softmax in C",
