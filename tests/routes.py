@@ -15,10 +15,9 @@ from sirgcn.nn.baselines.messages import attend, deviation, dot_scores, head_sco
 from sirgcn.nn.convs import CONVS, make_conv
 from sirgcn.ops import Neighbors, native, sir_aggregate, tiled_aggregate
 from sirgcn.ops.linear import linear
-from sirgcn.ops.lookup import look_up
-from sirgcn.ops.norm import weighted_batch_norm
-from sirgcn.ops.pairs import KindPairs
+from sirgcn.ops.rows import look_up
 from sirgcn.ops.scores import contextual_scores
+from sirgcn.ops.sharing import KindPairs, weighted_batch_norm
 from sirgcn.ops.softmax import edge_softmax
 from tests.laws import BACKENDS
 

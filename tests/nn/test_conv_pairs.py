@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from sirgcn import SIRConv
 from sirgcn.nn import Repeated
-from sirgcn.ops.pairs import KindPairs
+from sirgcn.ops.sharing import KindPairs
 
 DOUBLE = torch.float64
 KINDS, NODES, EDGES, WIDTH = 5, 40, 400, 6

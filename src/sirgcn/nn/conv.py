@@ -31,10 +31,9 @@ from sirgcn.ops.activation import Sigma
 from sirgcn.ops.aggregate import check_edge, choose_backend
 from sirgcn.ops.calls import has_hooks, is_compiling, is_exporting, is_touched, is_transformed
 from sirgcn.ops.checks import whole_number
-from sirgcn.ops.kinds import KindEdges
-from sirgcn.ops.pairs import KindPairs
 from sirgcn.ops.reference import accumulation_dtype
 from sirgcn.ops.rows import Rows
+from sirgcn.ops.sharing import KindEdges, KindPairs
 from sirgcn.ops.tiled import COMBINE
 from sirgcn.strict import Probability, Size, checked
 

@@ -9,11 +9,10 @@ from torch import Tensor, nn
 
 from sirgcn.nn.adjacency import EdgeAttr
 from sirgcn.ops import Neighbors
-from sirgcn.ops.kinds import KindEdges, Kinds
-from sirgcn.ops.lookup import look_up
-from sirgcn.ops.norm import weighted_batch_norm
 from sirgcn.ops.parts import acts_alike
 from sirgcn.ops.reference import accumulation_dtype, cast
+from sirgcn.ops.rows import look_up
+from sirgcn.ops.sharing import KindEdges, Kinds, weighted_batch_norm
 
 
 @dataclass(frozen=True, eq=False)

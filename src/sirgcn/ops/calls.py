@@ -42,13 +42,13 @@ def is_traced() -> bool:
     return is_compiling() or is_dispatched()
 
 
-def is_plain_call() -> bool:
+def is_plain_call(device_type: str = "cpu") -> bool:
     """Whether PyTorch runs every operator at once, by itself and unchanged, so that a call of C can take its place.
 
     The call is not plain under any of these:
 
     - `torch.compile`, `torch.export` and `torch.jit.trace`
-    - autocast on the CPU
+    - autocast on a device of this type
     - a dispatch mode
     - a `torch.func` transform or forward-mode differentiation
 
@@ -60,7 +60,7 @@ def is_plain_call() -> bool:
     """
     return not (
         is_compiling()
-        or torch.is_autocast_enabled("cpu")
+        or torch.is_autocast_enabled(device_type)
         or is_dispatched()
         or torch._C._get_tracing_state() is not None
         or is_transformed()

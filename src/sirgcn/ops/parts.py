@@ -61,7 +61,7 @@ def acts_alike(module: nn.Module) -> bool:
 
 
 def is_in_place(module: nn.Module) -> bool:
-    """Whether an activation or a dropout writes its output into its input, so that later readers of the input see it."""
+    """Whether an activation or a dropout writes its output into its input."""
     return bool(module.__dict__.get("inplace"))
 
 

@@ -2,12 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sirgcn.ops.lookup import look_up
+from sirgcn.ops import native
+from sirgcn.ops.calls import is_plain_call
+from sirgcn.ops.checks import check_devices
+from sirgcn.ops.door import is_open
 from sirgcn.ops.parts import is_row_by_row
 from sirgcn.ops.reference import accumulation_dtype, cast
 
@@ -72,3 +77,37 @@ class Rows:
     def device(self) -> torch.device:
         """The device of the features."""
         return self.table.device
+
+
+def look_up(table: Float[Tensor, "rows d"], index: Int[Tensor, " n"]) -> Float[Tensor, "n d"]:
+    """`table[index]`. The gradient of the table is summed in the order of the index, so that it repeats bit for bit.
+
+    The gradient of `index_select` does not repeat with several threads.
+
+    >>> look_up(torch.tensor([[1.0], [2.0]]), torch.tensor([1, 0, 1])).flatten().tolist()
+    [2.0, 1.0, 2.0]
+    """
+    check_devices({"table": table, "index": index})
+    if not is_plain_call() or not native.takes_rows(table) or not is_open(index):
+        return F.embedding(index, table)
+    if not (torch.is_grad_enabled() and table.requires_grad):
+        return table.index_select(0, index)
+    found: Tensor = _LookUp.apply(table, index)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _LookUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.rows = table.size(0)
+        return table.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        total = grad.new_zeros(ctx.rows, grad.size(1))
+        if torch.is_grad_enabled() or not is_plain_call() or not native.takes_rows(grad):
+            return total.index_add(0, index, grad), None
+        native.add_rows(total, index, grad)
+        return total, None

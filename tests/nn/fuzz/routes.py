@@ -19,7 +19,7 @@ from sirgcn.nn import SIRConv, SIRNet
 from sirgcn.nn.encoder import CategoricalEncoder
 from sirgcn.nn.repeated import Repeated
 from sirgcn.ops import aggregate, native
-from sirgcn.ops.pairs import KindPairs
+from sirgcn.ops.sharing import KindPairs
 
 Taken = Counter[str]
 

@@ -1,4 +1,4 @@
-"""Kinds of nodes by colour refinement, and what is computed once for each: looked-up rows, batch norm."""
+"""Rows that repeat: kinds of nodes by colour refinement, messages once per pair of kinds, batch norm of kinds."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-import sirgcn.ops.kinds as module
+import sirgcn.ops.sharing as module
 from sirgcn.ops import REDUCTIONS, Neighbors, native
-from sirgcn.ops.kinds import KindEdges, Kinds
-from sirgcn.ops.lookup import look_up
-from sirgcn.ops.norm import weighted_batch_norm
+from sirgcn.ops.sharing import KindEdges, Kinds, weighted_batch_norm
 
 pytestmark = pytest.mark.skipif(native.UNAVAILABLE is not None, reason=str(native.UNAVAILABLE))
 DOUBLE = torch.float64
@@ -145,29 +143,6 @@ def test_another_index_dtype_keeps_the_weights() -> None:
         assert torch.equal(before, after)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
-def test_look_up(dtype: torch.dtype) -> None:
-    table = torch.randn(5, 70, dtype=dtype, requires_grad=True)
-    index = torch.randint(5, (3000,))
-    weight = torch.randn(3000, 70, dtype=dtype)
-    found = look_up(table, index)
-    assert torch.equal(found, table[index])
-    (grad,) = torch.autograd.grad((found * weight).sum(), table)
-    # Sums of 600 numbers around 0, in two orders.
-    tolerance = 1e-3 if dtype == torch.float32 else 1e-10
-    torch.testing.assert_close(grad, torch.zeros_like(table).index_add(0, index, weight), rtol=0, atol=tolerance)
-    again = torch.autograd.grad((look_up(table, index) * weight).sum(), table)[0]
-    assert torch.equal(grad, again)
-
-
-def test_look_up_has_second_derivatives() -> None:
-    table = torch.randn(3, 2, dtype=DOUBLE, requires_grad=True)
-    index = torch.tensor([2, 0, 2, 2])
-    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
-        assert check(lambda t: look_up(t, index).sin(), (table,))
-    assert look_up(table.half(), index).dtype == torch.float16
-
-
 @pytest.fixture
 def norm_inputs() -> Callable[[torch.dtype], tuple[Tensor, ...]]:
     def make(dtype: torch.dtype) -> tuple[Tensor, ...]:
@@ -216,7 +191,7 @@ def test_batch_norm_does_not_depend_on_threads(
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
-def test_batch_norm_while_someone_looks_on() -> None:
+def test_batch_norm_in_a_dispatch_mode_is_computed_by_torch() -> None:
     table = torch.randn(4, 3, dtype=DOUBLE, requires_grad=True)
     share, one = torch.full((4,), 0.25, dtype=DOUBLE), torch.ones(3, dtype=DOUBLE)
     wanted = F.batch_norm(table, None, None, one, one, training=True)
@@ -234,7 +209,7 @@ def test_batch_norm_while_someone_looks_on() -> None:
     )
 
 
-def test_batch_norm_of_tensors_that_the_kernel_cannot_take() -> None:
+def test_batch_norm_of_tensors_that_the_kernel_cannot_read() -> None:
     table, share = torch.randn(4, 3, dtype=DOUBLE), torch.full((8,), 0.25, dtype=DOUBLE)[::2]
     one = torch.ones(3, dtype=DOUBLE)
     wanted = F.batch_norm(table, None, None, one, one, training=True)
