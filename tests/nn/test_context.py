@@ -227,7 +227,7 @@ def test_atoms_and_bonds_are_drawn_as_by_ogb_and_other_categories_as_by_torch() 
 
 
 def test_unknown_draw_of_categories_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^weight_initializer: expected glorot or None, got 'uniform'$"):
+    with pytest.raises(ValueError, match=r"^weight_initializer: expected one of glorot, None, got 'uniform'$"):
         CategoricalEncoder(4, 6, weight_initializer="uniform")
 
 

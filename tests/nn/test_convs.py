@@ -650,13 +650,17 @@ def test_refusals_name_what_is_known() -> None:
         SIRNet.of(5, 16, 3, 2, conv="GCN")
     with pytest.raises(ValueError, match=r"^conv: expected one of sir"):
         dictionary_lookup_preset(4, conv="graphsage")
-    with pytest.raises(ValueError, match=r"^heads: expected an option of gin: mlp_layers"):
+    with pytest.raises(ValueError, match=r"^options of gin: expected one of mlp_layers, got 'heads'"):
         SIRNet.of(5, 16, 3, 2, conv="gin", conv_options={"heads": 2})
+    with pytest.raises(ValueError, match=r"^options of gcn: expected none, got heads$"):
+        make_conv("gcn", 8, 8, heads=2)
+    with pytest.raises(ValueError, match=r"^aggregators: expected at least one of sum, mean, max, min, std, got none$"):
+        make_conv("pna", 8, 8, aggregators=[])
     with pytest.raises(ValueError, match=r"^edge features: .*sir, gated_gcn; got gat$"):
         SIRNet.of(5, 16, 3, 2, conv="gat", edge_channels=3)
     with pytest.raises(ValueError, match=r"^out_channels: expected a multiple of the 8 heads, got 20"):
         SIRNet.of(5, 20, 3, 2, conv="gat")
-    with pytest.raises(ValueError, match=r"^aggregators: expected some of sum, mean, max, min, std, got \['median'\]"):
+    with pytest.raises(ValueError, match=r"^aggregators: expected one of sum, mean, max, min, std, got 'median'"):
         make_conv("pna", 8, 8, aggregators=["median"])
     with pytest.raises(ValueError, match=r"^aggr: expected one of mean, pool, got 'max'"):
         make_conv("sage", 8, 8, aggr="max")

@@ -14,7 +14,7 @@ from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.encoder import is_plain_embedding
 from sirgcn.nn.linear import Linear
 from sirgcn.ops.rows import Rows
-from sirgcn.strict import Probability, Size, checked
+from sirgcn.strict import Probability, Size, check_name, checked
 
 
 class SIRReadout(Aggregation):
@@ -34,8 +34,7 @@ class SIRReadout(Aggregation):
     @checked
     def __init__(self, network: nn.Module, aggr: str = "sum") -> None:
         super().__init__()
-        if aggr not in ("sum", "mean"):
-            raise ValueError(f"aggr: expected one of sum, mean, got {aggr!r}")
+        check_name("aggr", aggr, ("sum", "mean"), exact=True)
         self.network = copy.deepcopy(network)
         self.aggr = aggr
         self.reset_parameters()
@@ -137,8 +136,7 @@ NORMS: dict[str, type[nn.BatchNorm1d] | type[nn.LayerNorm]] = {"batch": nn.Batch
 
 def make_norm(norm: str | None, channels: int) -> nn.Module:
     """A norm by its name, the identity for None."""
-    if norm is not None and norm not in NORMS:
-        raise ValueError(f"norm: expected one of {', '.join(NORMS)}, None, got {norm!r}")
+    check_name("norm", norm, (*NORMS, None), exact=True)
     return nn.Identity() if norm is None else NORMS[norm](channels)
 
 

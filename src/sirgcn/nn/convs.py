@@ -1,7 +1,7 @@
 """The table of convolutions: what may stand in a block of `SIRNet`, by the names of experiment files."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from sirgcn.nn.baselines import EGC, FAGCN, GAT, GCN, GIN, MLP, PNA, SAGE, Gated
 from sirgcn.nn.conv import SIRConv
 from sirgcn.nn.linear import Linear
 from sirgcn.ops.activation import Sigma
-from sirgcn.strict import Probability, Size, checked
+from sirgcn.strict import ConfigError, Probability, Size, check_name, checked
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,7 @@ def make_conv(
         options: those of the entry, see `Conv.options`.
     """
     conv = find_conv(name)
-    unknown = [option for option in options if option not in conv.options]
-    if unknown:
-        raise ValueError(f"{unknown[0]}: expected an option of {name}: {', '.join(conv.options) or 'it has none'}")
+    check_options(name, options, conv.options)
     if edge_dim is not None:
         if "edge" not in conv.extra_inputs:
             known = [other.name for other in CONVS.values() if "edge" in other.extra_inputs]
@@ -74,11 +72,17 @@ def make_conv(
     return conv.build(in_channels, out_channels, dropout=dropout, **options)
 
 
+def check_options(name: str, options: Collection[str], known: Collection[str]) -> None:
+    """Raise a `ConfigError` if the convolution or network of this name does not have one of the options."""
+    if options and not known:
+        raise ConfigError(f"options of {name}: expected none, got {', '.join(options)}")
+    for option in options:
+        check_name(f"options of {name}", option, known, exact=True)
+
+
 def find_conv(name: str) -> Conv:
-    """The entry of a name; an unknown one lists the known ones."""
-    if name not in CONVS:
-        raise ValueError(f"conv: expected one of {', '.join(CONVS)}, got {name!r}")
-    return CONVS[name]
+    """The entry of `CONVS` with this name; raises a `ConfigError` with the known names if there is none."""
+    return CONVS[check_name("conv", name, CONVS, exact=True)]
 
 
 @checked

@@ -9,7 +9,7 @@ from sirgcn.nn.adjacency import EdgeAttr, Graph, as_neighbors, check_same_device
 from sirgcn.nn.dropout import Dropout, can_drop
 from sirgcn.ops.calls import is_transformed
 from sirgcn.ops.rows import Rows
-from sirgcn.strict import Probability, Size, checked
+from sirgcn.strict import Probability, Size, check_name, checked
 
 
 class Baseline(nn.Module):
@@ -89,6 +89,7 @@ def checked_heads(heads: int, channels: int) -> int:
 
 def check_names(argument: str, names: Sequence[str], known: Sequence[str]) -> None:
     """Raise a `ValueError` unless there is at least one name and all names are known."""
-    unknown = [name for name in names if name not in known]
-    if unknown or not names:
-        raise ValueError(f"{argument}: expected some of {', '.join(known)}, got {list(names)}")
+    if not names:
+        raise ValueError(f"{argument}: expected at least one of {', '.join(known)}, got none")
+    for name in names:
+        check_name(argument, name, known, exact=True)

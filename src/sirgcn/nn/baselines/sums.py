@@ -15,7 +15,7 @@ from sirgcn.ops import Neighbors
 from sirgcn.ops.linear import linear
 from sirgcn.ops.parts import known_parts
 from sirgcn.ops.rows import Rows
-from sirgcn.strict import Probability, Size, checked
+from sirgcn.strict import Probability, Size, check_name, checked
 
 
 class MLP(Baseline):
@@ -57,8 +57,7 @@ class SAGE(Baseline):
     @checked
     def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0, aggr: str = "mean") -> None:
         super().__init__(in_channels, out_channels, dropout)
-        if aggr not in ("mean", "pool"):
-            raise ValueError(f"aggr: expected one of mean, pool, got {aggr!r}")
+        check_name("aggr", aggr, ("mean", "pool"), exact=True)
         self.lin_pool = Linear(in_channels, in_channels) if aggr == "pool" else None
         self.lin_neighbors = Linear(in_channels, out_channels, bias=False)
         self.lin_self = Linear(in_channels, out_channels)
