@@ -110,7 +110,7 @@ def test_another_convolution_forgets_the_options_of_the_one_before() -> None:
     other = config.with_options(conv="gcn")
     assert other.conv.options == {}
     assert other.conv.dropout == 0.3
-    with pytest.raises(ConfigError, match="aggr: expected an option of gcn"):
+    with pytest.raises(ConfigError, match="options of gcn: expected none, got aggr"):
         config.with_options(conv="gcn", aggr="mean")
 
 
@@ -129,7 +129,7 @@ def test_conv_options_are_added_to_those_that_are_there() -> None:
         ({"block": "resnet"}, "block: expected one of residual, skip, pre_norm, transformer, got 'resnet'"),
         ({"norm": "bach"}, "norm: expected .*batch.*, got 'bach'"),
         ({"conv": "GCN"}, "expected one of sir, .*, got 'GCN'; did you mean gcn?"),
-        ({"conv_options": {"agr": "sum"}}, "agr: expected an option of sir"),
+        ({"conv_options": {"agr": "sum"}}, "options of sir: expected one of .*, got 'agr'; did you mean aggr?"),
         ({"pe_dim": 3}, "pe_dim: expected at least 1 with positional and 0 without"),
         ({"head_channels": [8]}, "head_channels: a head follows the pooling"),
         ({"readout_layers": 0}, "readout_layers: expected at least 1 where there is no head"),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_type_hints
 
-from sirgcn.nn.convs import find_conv
+from sirgcn.nn.convs import check_options, find_conv
 from sirgcn.strict import ConfigError, Count, Probability, Size, check_fields, check_name, from_dict, read
 
 Channels = int | tuple[int, ...] | None
@@ -97,11 +97,7 @@ class ConvConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        known = find_conv(self.name).options
-        for option in self.options:
-            if option not in known:
-                names = ", ".join(known) or "it has none"
-                raise ConfigError(f"{option}: expected an option of {self.name}: {names}")
+        check_options(self.name, self.options, find_conv(self.name).options)
 
 
 @dataclass(frozen=True)
