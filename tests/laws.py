@@ -9,12 +9,12 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from sirgcn.ops import Neighbors, aggregate, sir_aggregate
+from sirgcn.ops import Neighbors, backend, sir_aggregate
 
 # The laws are stated on the CPU, where a GPU's backend works in Triton's interpreter only.
 BACKENDS = tuple(
     name
-    for name, entry in aggregate.BACKENDS.items()
+    for name, entry in backend.BACKENDS.items()
     if entry.unavailable is None and "cpu" in (entry.devices or ("cpu",))
 )
 REDUCTIONS = ("sum", "mean", "sym", "sym_in")

@@ -30,7 +30,7 @@ from sirgcn.engine.locks import Busy, held
 from sirgcn.engine.loop import Interrupted, Trainer, splits_sha256
 from sirgcn.engine.network import build
 from sirgcn.engine.runtime import time_growth, time_passes
-from sirgcn.ops.aggregate import choose_backend
+from sirgcn.ops.backend import choose_backend
 from sirgcn.strict import ConfigError, check_fields, read
 
 DONE, FAILED, PAUSED, BUSY, UNRECORDED = "done", "failed", "paused", "busy", "unrecorded"

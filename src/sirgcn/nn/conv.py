@@ -27,12 +27,13 @@ from sirgcn.nn.linear import Linear
 from sirgcn.nn.repeated import Repeated, is_row_by_row, through, through_edges
 from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate, tiled_aggregate
 from sirgcn.ops.activation import Sigma
-from sirgcn.ops.aggregate import check_edge, choose_backend
+from sirgcn.ops.arguments import check_edge
+from sirgcn.ops.backend import choose_backend
 from sirgcn.ops.calls import has_hooks, is_compiling, is_exporting, is_touched, is_transformed
 from sirgcn.ops.checks import whole_number
 from sirgcn.ops.reference import accumulation_dtype
 from sirgcn.ops.sharing import KindEdges, KindPairs
-from sirgcn.ops.tiled import COMBINE
+from sirgcn.ops.tiles import COMBINE
 from sirgcn.strict import Probability, Size, checked
 
 AGGREGATORS = ("sum", "mean", "sym", "sym_in", "max")
