@@ -250,7 +250,7 @@ def test_lengths_that_are_wrong_twice_are_refused() -> None:
 
 def test_an_unknown_level_is_refused() -> None:
     graph = Data(x=torch.zeros(1, 1), edge_index=torch.empty(2, 0, dtype=torch.int64), y=1.0)
-    with pytest.raises(DataError, match=r"^level: expected node, edge or graph, got 'graphs'"):
+    with pytest.raises(DataError, match=r"^level: expected one of node, edge, graph, got 'graphs'; did you mean graph"):
         Graphs.from_data([graph], "graphs")  # type: ignore[arg-type]
 
 

@@ -1,6 +1,6 @@
 """`python -m tests.data.fuzz`: every case is refused where the oracle refuses it, and read as the oracle reads it.
 
-Prints a JSON object: how many cases of each kind were accepted, refused and left open, and the first failures.
+Prints a JSON object: how many cases of each source were accepted, refused and left open, and the first failures.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.data.fuzz")
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="one kind of case")
+    parser.add_argument("--only", help="the cases of one source")
     args = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("error")
@@ -61,9 +61,9 @@ def main() -> None:
     failures: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for number, case in enumerate(draw_cases(args.cases, args.seed)):
-            if args.only not in (None, case.kind):
+            if args.only not in (None, case.source):
                 continue
-            counts.setdefault(case.kind, Counter())[outcome(case, number, Path(folder), failures)] += 1
+            counts.setdefault(case.source, Counter())[outcome(case, number, Path(folder), failures)] += 1
     json.dump(
         {"cases": sum(map(Counter.total, counts.values())), "counts": counts, "failures": failures[:20]}, sys.stdout
     )
@@ -73,11 +73,11 @@ def main() -> None:
 def outcome(case: Case, number: int, folder: Path, failures: list[str]) -> str:
     """What became of a case; what should not have is noted."""
     try:
-        return {"graphs": run_graphs, "task": run_task, "npz": run_npz}.get(case.kind, run_tables)(case, folder)
+        return {"graphs": run_graphs, "task": run_task, "npz": run_npz}.get(case.source, run_tables)(case, folder)
     except Failure as failure:
-        failures.append(f"case {number}, {case.kind}, {case.broken}: {failure}")
+        failures.append(f"case {number}, {case.source}, {case.broken}: {failure}")
     except Exception:
-        failures.append(f"case {number}, {case.kind}, {case.broken}: {traceback.format_exc(limit=-4)}")
+        failures.append(f"case {number}, {case.source}, {case.broken}: {traceback.format_exc(limit=-4)}")
     return "failed"
 
 
@@ -153,11 +153,11 @@ def run_tables(case: Case, folder: Path) -> str:
         expected = oracle.read_tables(*tables_of(case))
     except (oracle.Refused, oracle.Unsure) as answer:
         verdict = type(answer).__name__
-    if case.kind in ("text", "graphml"):
+    if case.source in ("text", "graphml"):
         for name, data in case.given.items():
             (folder / name).write_bytes(data)
         given: dict[str, Any] = {"nodes": folder / next(iter(case.given))}
-        given |= {"edges": folder / "edges.csv"} if case.kind == "text" else {}
+        given |= {"edges": folder / "edges.csv"} if case.source == "text" else {}
     else:
         given = case.given
     try:
@@ -182,10 +182,10 @@ def run_tables(case: Case, folder: Path) -> str:
 
 def tables_of(case: Case) -> tuple[oracle.Table, oracle.Table, oracle.Table | None, bool]:
     """The case as the oracle has it."""
-    if case.kind == "graphml":
+    if case.source == "graphml":
         nodes, edges, directed = oracle.read_graphml(case.given["g.graphml"])
         return nodes, edges, None, directed
-    if case.kind == "text":
+    if case.source == "text":
         nodes, edges = (oracle.read_text(case.given[f"{name}.csv"]) for name in ("nodes", "edges"))
         return nodes, edges, None, case.options["directed"]
     frames = {name: oracle.Table({c: f[c].tolist() for c in f}, len(f), False) for name, f in case.given.items()}
@@ -236,10 +236,10 @@ def run_npz(case: Case, folder: Path) -> str:
     (folder / "g.npz").write_bytes(case.given["g.npz"])
     wanted: dict[str, Any] = {"level": "node"}
     for name, array in arrays.items():
-        kind = array.dtype.kind
-        as_float = kind == "f" or (kind == "b" and name != "y")
+        letter = array.dtype.kind
+        as_float = letter == "f" or (letter == "b" and name != "y")
         wanted[name] = torch.from_numpy(
-            array.astype(np.complex64 if kind == "c" else np.float64 if as_float else np.int64)
+            array.astype(np.complex64 if letter == "c" else np.float64 if as_float else np.int64)
         )
         if name in ("x", "edge_attr") and array.ndim == 1:
             wanted[name] = wanted[name][:, None]

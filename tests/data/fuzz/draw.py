@@ -17,7 +17,7 @@ Rng = np.random.Generator
 class Case:
     """What is given to a reader: tensors (`graphs`, `task`), files by name (`text`, `npz`, `graphml`), or frames."""
 
-    kind: str
+    source: str
     given: dict[str, Any]
     options: dict[str, Any] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
@@ -483,7 +483,7 @@ def draw_graphml(rng: Rng) -> Case:
     ids = [row["id"] for row in rows]
     if rng.random() < 0.1:
         ids[-1] = ids[0]
-    kind = one_of(rng, ["double", "int", "float", "string", "boolean", "date"]) if rng.random() < 0.2 else "double"
+    declared = one_of(rng, ["double", "int", "float", "string", "boolean", "date"]) if rng.random() < 0.2 else "double"
     escape = {"&": "&amp;", '"': "&quot;", "<": "&lt;"}
     names = ["".join(escape.get(letter, letter) for letter in name) for name in ids]
     numbers = [row["num"] for row in rows]
@@ -501,7 +501,7 @@ def draw_graphml(rng: Rng) -> Case:
     text = (
         f'<?xml version="1.0" encoding="UTF-8"?>{head}<graphml xmlns="http://graphml.graphdrawing.org/xmlns">'
         f'<key id="l" for="node" attr.name="label" attr.type="string"/>'
-        f'<key id="n" for="node" attr.name="num" attr.type="{kind}"/>'
+        f'<key id="n" for="node" attr.name="num" attr.type="{declared}"/>'
         f'<graph edgedefault="{one_of(rng, ["directed", "undirected"])}">{nodes}{edges}</graph></graphml>'
     )
     data = bytearray(text.encode())

@@ -211,7 +211,7 @@ class Table:
     rows: int
     text: bool
     words: frozenset[str] = frozenset()
-    kinds: dict[str, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
 
     def missing(self, value: Any) -> bool:
         if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -305,10 +305,10 @@ def ids_of(table: Table, column: str | None) -> list[str]:
     return found
 
 
-def kind_of(table: Table, column: str) -> str | None:
+def type_of(table: Table, column: str) -> str | None:
     """numeric, boolean or categorical; None if there is no value."""
-    if column in table.kinds:
-        return table.kinds[column]
+    if column in table.types:
+        return table.types[column]
     here = [value for value in table.columns[column] if not table.missing(value)]
     if not here:
         return None
@@ -345,10 +345,10 @@ def looks_like_numbers(values: list[str], is_typed: bool) -> bool:
     return numbers + odd >= 0.9 * len(values) and (odd > 0 or not is_typed)
 
 
-def number(table: Table, value: Any, kind: str) -> float | None:
+def number(table: Table, value: Any, column_type: str) -> float | None:
     if table.missing(value):
         return None
-    if kind == "boolean":
+    if column_type == "boolean":
         word = str(value).strip(SPACE).lower()
         if word not in ("true", "false", "0", "1"):
             raise Refused
@@ -381,26 +381,26 @@ def name(table: Table, value: Any) -> str | None:
 def columns_of(table: Table, used: set[str | None]) -> list[tuple[str, list[Any]]]:
     found: list[tuple[str, list[Any]]] = []
     for column, values in table.columns.items():
-        if column not in used and (kind := kind_of(table, column)) is not None:
-            read = name if kind == "categorical" else None
-            found.append((kind, [read(table, v) if read else number(table, v, kind) for v in values]))
+        if column not in used and (column_type := type_of(table, column)) is not None:
+            read = name if column_type == "categorical" else None
+            found.append((column_type, [read(table, v) if read else number(table, v, column_type) for v in values]))
     return found
 
 
 def features(columns: list[tuple[str, list[Any]]], training: list[bool]) -> list[list[float]]:
     """A row per item: numbers, one-hot rows, or the categories' numbers where there is nothing else."""
-    kinds = {kind for kind, _ in columns}
-    indices = "categorical" in kinds and kinds <= {"categorical", "boolean"}
+    types = {column_type for column_type, _ in columns}
+    indices = "categorical" in types and types <= {"categorical", "boolean"}
     rows: list[list[float]] = [[] for _ in training]
-    for kind, values in columns:
+    for column_type, values in columns:
         known = [value for value, chosen in zip(values, training, strict=True) if chosen and value is not None]
         gaps = any(value is None for value, chosen in zip(values, training, strict=True) if chosen)
-        if kind == "boolean" and indices:
-            known, kind = [0.0, 1.0], "categorical"
-        elif kind == "categorical":
+        if column_type == "boolean" and indices:
+            known, column_type = [0.0, 1.0], "categorical"
+        elif column_type == "categorical":
             known = in_order(set(known))
         for row, value in zip(rows, values, strict=True):
-            if kind != "categorical":
+            if column_type != "categorical":
                 row.extend([0.0 if value is None else value] + [float(value is None)] * gaps)
                 continue
             code = known.index(value) if value in known else len(known)
@@ -467,7 +467,7 @@ def read_tables(nodes: Table, edges: Table, graphs: Table | None, directed: bool
         raise Refused
     if "label" in edges.columns:
         raise Refused
-    if kind_of(holder, "label") is None:
+    if type_of(holder, "label") is None:
         raise Refused
     labels = [name(holder, value) for value in holder.columns["label"]]
     if len({label for label in labels if label is not None}) < 2:
@@ -480,7 +480,7 @@ def read_tables(nodes: Table, edges: Table, graphs: Table | None, directed: bool
             raise Refused
     columns = columns_of(nodes, {identity, graph, split} | ({"label"} if graphs is None else set()))
     edge_columns = columns_of(edges, {first, second, within, split})
-    ranked_columns = [(kind, [values[place] for place in order]) for kind, values in columns]
+    ranked_columns = [(column_type, [values[place] for place in order]) for column_type, values in columns]
     expected = Expected(
         adjacency, ranked_columns, labels, [ids[i] for i in order], ranked if graphs is not None else None, words
     )
@@ -543,21 +543,21 @@ def children(element: Any, tag: str) -> list[Any]:
 
 
 def elements(found: list[Any], tag: str, keys: dict[str, Any], columns: dict[str, list[Any]]) -> Table:
-    kinds, named = {}, {}
+    held, named = {}, {}
     for key, element in keys.items():
         if (not element.hasAttribute("for") or element.getAttribute("for") in (tag, "all")) and element.hasAttribute(
             "attr.name"
         ):
             column = element.getAttribute("attr.name")
-            kind = element.getAttribute("attr.type") if element.hasAttribute("attr.type") else "string"
+            declared = element.getAttribute("attr.type") if element.hasAttribute("attr.type") else "string"
             types = {"boolean": "boolean", "string": None} | dict.fromkeys(
                 ("int", "long", "float", "double"), "numeric"
             )
-            if column in columns or not column or kind not in types:
+            if column in columns or not column or declared not in types:
                 raise Refused
             columns[column], named[key] = [""] * len(found), column
-            if (said := types[kind]) is not None:
-                kinds[column] = said
+            if (said := types[declared]) is not None:
+                held[column] = said
     for row, element in enumerate(found):
         read = set()
         for data in children(element, "data"):
@@ -569,4 +569,4 @@ def elements(found: list[Any], tag: str, keys: dict[str, Any], columns: dict[str
                 if any(child.nodeType == child.ELEMENT_NODE for child in data.childNodes):
                     raise Refused
                 columns[named[key]][row] = "".join(child.data for child in data.childNodes if child.nodeType in (3, 4))
-    return Table(columns, len(found), False, frozenset([""]), kinds)
+    return Table(columns, len(found), False, frozenset([""]), held)

@@ -314,7 +314,7 @@ def test_graphs_are_made_once_for_the_same_images(tmp_path: Path, monkeypatch: p
         file.unlink()
     folder.rmdir()
     write_mnist(folder, drawn("MNIST", 12, 7), drawn("MNIST", 4, 8))
-    with pytest.warns(UserWarning, match="is made anew: it holds other data"):
+    with pytest.warns(UserWarning, match="is built again: it holds other data"):
         assert superpixel_task("MNIST", tmp_path, tmp_path / "cache").graphs.sha256() != first
 
 

@@ -40,7 +40,7 @@ def test_a_molecule_has_ogbs_categories() -> None:
         [7, 0, 1, 4, 0, 0, 1, 0, 0],
     ]
     assert ends.tolist() == [[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]
-    # Kind, stereo, conjugated.
+    # Type, stereo, conjugated.
     assert bonds.tolist() == [[0, 0, 0]] * 2 + [[1, 2, 1]] * 2 + [[0, 0, 1]] * 2
 
 
