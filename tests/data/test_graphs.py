@@ -18,7 +18,7 @@ FIELDS = ("x", "edge_index", "y", "edge_attr", "pe", "batch", "ptr")
 
 @st.composite
 def lists(draw: st.DrawFn, min_size: int = 1) -> tuple[list[Data], Any]:
-    """PyG graphs of one kind, and the level of their targets: isolated nodes, self-loops, repeated edges, no edges."""
+    """PyG graphs with the same fields and the level of their targets: also without edges, or with repeated ones."""
     level = draw(st.sampled_from(LEVELS))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     features, edge_features, encodings, classes = (draw(st.booleans()) for _ in range(4))

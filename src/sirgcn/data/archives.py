@@ -100,7 +100,7 @@ def extract(archive: Path, folder: Path, limits: Limits | None = None) -> Path:
     """
     limits = limits or Limits()
     if folder.exists():
-        raise DataError(f"expected a new folder, {folder} is there", "folder", str(archive))
+        raise DataError(f"expected a new folder, but {folder} exists", "folder", str(archive))
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
         inside = Path(temporary) / "files"
@@ -180,7 +180,10 @@ class _Bounded(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         room = self.end - self.file.tell()
-        data = self.file.read(room + 1 if size < 0 else min(size, room + 1)) if room >= 0 else b""
+        if room < 0:
+            raise _too_large(self.limit)
+        # One byte more than there is room for, so that a larger file is noticed.
+        data = self.file.read(room + 1 if size < 0 else min(size, room + 1))
         if room < len(data):
             raise _too_large(self.limit)
         return data

@@ -281,7 +281,8 @@ def _optional(name: str, graphs: Sequence[Data], rows: Tensor) -> Tensor | None:
     if all(absent):
         return None
     if any(absent):
-        raise DataError("expected in all graphs or in none, got none", name, f"graph {absent.index(True)}")
+        expected = "expected it in all graphs or in no graph, got a graph without it"
+        raise DataError(expected, name, f"graph {absent.index(True)}")
     return _cat(name, parts, rows)
 
 

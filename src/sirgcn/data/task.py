@@ -184,7 +184,7 @@ def _check_targets(task: Task) -> None:
     known = y[y >= 0] if is_of_classes else y[~torch.isnan(y)]
     if len(known) and bool((known == known[0]).all()):
         value = known[0].item()
-        raise DataError(f"expected labels of at least two classes, got {value} alone", "y", value=value)
+        raise DataError(f"expected labels of at least two classes, got only {value}", "y", value=value)
 
 
 def _check_loss(task: Task, is_of_classes: bool) -> None:
@@ -213,7 +213,7 @@ def _check_binary(task: Task) -> None:
 def _check_inputs(name: str, tensor: Tensor | None, width: int, vocabularies: tuple[int, ...]) -> None:
     if tensor is None:
         if width or vocabularies:
-            raise DataError("the schema expects it, got none", name)
+            raise DataError("the schema expects this tensor, got none", name)
     elif tensor.is_floating_point():
         check_shape(name, tensor, (None, width), (tensor.dtype,))
         if vocabularies:

@@ -394,7 +394,7 @@ def test_what_is_no_table_is_refused() -> None:
         tables(5)
     with pytest.raises(DataError, match=r"ends in one of \.csv"):
         tables("nodes.xlsx")
-    with pytest.raises(DataError, match="edges: expected none beside a source"):
+    with pytest.raises(DataError, match="edges: expected no table beside a source"):
         tables(data_of_pyg(), EDGES)
     with pytest.raises(DataError, match="nodes: expected at least one graph"):
         tables([])

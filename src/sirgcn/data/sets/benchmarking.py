@@ -131,7 +131,7 @@ def _parts(path: Path) -> list[list[dict[str, Tensor]]]:
         parts = torch.load(path, weights_only=True)
     except UnpicklingError:
         # The message of PyTorch would explain how to load the file all the same.
-        raise DataError("expected tensors alone, got something that would run code", path.name) from None
+        raise DataError("expected only tensors, got something that would run code", path.name) from None
     if not isinstance(parts, list | tuple) or len(parts) != 3 or not all(isinstance(part, list) for part in parts):
         raise DataError("expected three lists of graphs", path.name)
     # A file may name a tensor any number of times, and each graph gets a copy.

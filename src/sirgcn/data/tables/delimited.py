@@ -27,7 +27,7 @@ Ragged = list[tuple[int, int, str]]
 """Rows with a wrong number of fields: the number of the row, the number of its fields, and its text."""
 
 
-MORE = "max_unpacked= of load_tables and apply_tables admits more"
+MORE = "max_unpacked= of load_tables and apply_tables allows more"
 """The advice for a file that is refused because of its size."""
 
 

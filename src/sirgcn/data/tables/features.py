@@ -102,12 +102,8 @@ class Column:
         if unknown == "raise" and other.any() and not self.rare:
             row = int(other.argmax())
             known = ", ".join(map(repr, names)) or "none"
-            raise frame.error(
-                f"expected a category that training has seen ({known}), got {values[row]!r}; unknown='other' admits it",
-                self.name,
-                row,
-                values[row],
-            )
+            expected = f"expected a category that training has seen ({known}), got {values[row]!r}"
+            raise frame.error(f"{expected}; unknown='other' accepts it", self.name, row, values[row])
         unseen = 0 if self.rare else int(other.sum())
         return codes, unseen + (0 if self.gaps else self._check_absent(frame, absent, unknown))
 
@@ -118,7 +114,7 @@ class Column:
 
     def _check_absent(self, frame: Frame, absent: Bools, unknown: Unknown) -> int:
         if unknown == "raise" and absent.any():
-            expected = "expected a value as in all training rows, got none; unknown='other' admits it"
+            expected = "expected a value as in all training rows, got none; unknown='other' accepts it"
             raise frame.error(expected, self.name, int(absent.argmax()))
         return int(absent.sum())
 

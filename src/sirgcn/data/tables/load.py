@@ -351,7 +351,7 @@ def read(
         smiles = known(first, ("smiles",))
     if smiles is not None:
         if tables.edges is not None or len(frames) > 1:
-            raise DataError("expected one table alone beside a column of molecules", "edges")
+            raise DataError("expected only one table with a column of molecules", "edges")
         return _read_molecules(first, smiles, given, dropped, _name(source))
     roles = find_roles(tables, given, asked)
     if directed is None:
@@ -371,7 +371,7 @@ def _name(source: Source) -> str:
 def _read_molecules(frame: Frame, smiles: str, given: Mapping[str, str | None], dropped: Dropped, name: str) -> Read:
     for role in ("graph", "source", "destination"):
         if given.get(role) is not None:
-            expected = f"expected none, for every molecule is a graph (id= names its id), got {given[role]!r}"
+            expected = f"expected no column, because every molecule is a graph (id= names its id), got {given[role]!r}"
             raise DataError(expected, role, frame.source)
     key = given.get("id")
     key = frame.find("id", key) if key is not None else known(frame, ("id", "mol_id"))

@@ -60,7 +60,7 @@ def read_tables(source: Source, level: Level | None, dropped: Dropped) -> Tables
         return Tables(frames.get("nodes"), frames.get("edges"), frames.get("graphs"))
     for name in ("edges", "graphs"):
         if parts[name] is not None:
-            raise DataError("expected none beside a source that holds the whole graph, got one", name)
+            raise DataError("expected no table beside a source that holds the whole graph, got one", name)
     return whole
 
 

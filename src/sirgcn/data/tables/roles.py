@@ -99,7 +99,7 @@ def find_roles(tables: Tables, given: Mapping[str, str | None], asked: bool = Tr
 def _refuse_names(roles: Roles, given: Mapping[str, str | None]) -> None:
     for name, column in given.items():
         if column not in (None, getattr(roles, name)):
-            raise DataError(f"expected none, for the source says which column it is, got {column!r}", name)
+            raise DataError(f"expected no name, because the source names its columns itself, got {column!r}", name)
 
 
 def _named_or_known(frame: Frame, argument: str, given: Mapping[str, str | None], names: Sequence[str]) -> str | None:

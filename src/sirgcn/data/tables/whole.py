@@ -128,7 +128,7 @@ def _check_tensors(source: str, found: Mapping[str, Tensor]) -> None:
     for name in ("x", "edge_index"):
         if name not in found:
             known = ", ".join(found) or "none"
-            raise DataError(f"expected it, got {known}", name, source)
+            raise DataError(f"expected this array, got {known}", name, source)
     for name, tensor in found.items():
         if tensor.dim() == 0:
             raise DataError("expected an array, got a number", name, source, value=tensor.item())
@@ -292,7 +292,7 @@ def _only_graph(source: str, root: Any) -> Any:
     (graph,) = graphs
     for tag in ("graph", "hyperedge"):
         if graph.find(f".//{tag}") is not None:
-            raise DataError("expected nodes and edges alone, got one", tag, source)
+            raise DataError("expected only nodes and edges, got one", tag, source)
     return graph
 
 
