@@ -1,4 +1,4 @@
-"""Nothing leaves the folder, nothing but plain files comes out, and nothing comes out that is too large."""
+"""Archives unpack only plain files, only inside the folder, and only up to a limit of size."""
 
 import io
 import stat

@@ -1,4 +1,4 @@
-"""`python -m tests.data.fuzz`: every case is refused where the oracle refuses it, and read as the oracle reads it.
+"""`python -m tests.data.fuzz`: the readers refuse every case that the oracle refuses, and read the others as it does.
 
 Prints a JSON object: how many cases of each source were accepted, refused and left open, and the first failures.
 """
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def outcome(case: Case, number: int, folder: Path, failures: list[str]) -> str:
-    """What became of a case; what should not have is noted."""
+    """Return whether a case was accepted, refused or left open, and note a failure."""
     try:
         return {"graphs": run_graphs, "task": run_task, "npz": run_npz}.get(case.source, run_tables)(case, folder)
     except Failure as failure:
@@ -82,21 +82,21 @@ def outcome(case: Case, number: int, folder: Path, failures: list[str]) -> str:
 
 
 def refused(error: DataError, bad: set[str]) -> str:
-    """A refusal must name one of the fields that are wrong."""
+    """Check that an error names one of the fields that are wrong."""
     if error.field not in bad:
         raise Failure(f"expected one of {sorted(bad)} to be refused, got {error}")
     return "refused"
 
 
 def agree(what: str, found: Any, expected: Any) -> None:
-    """Two arrays must be equal."""
+    """Check that two arrays are equal."""
     found, expected = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
     if found.shape != expected.shape or not np.array_equal(found, expected, equal_nan=True):
         raise Failure(f"{what}: expected {expected.tolist()}, got {found.tolist()}")
 
 
 def dense(edge_index: torch.Tensor, nodes: int) -> Any:
-    """How often each edge is there."""
+    """Return the number of edges between any two nodes."""
     found = np.zeros((nodes, nodes))
     for u, v in edge_index.T.tolist():
         found[u, v] += 1
@@ -104,7 +104,7 @@ def dense(edge_index: torch.Tensor, nodes: int) -> Any:
 
 
 def run_graphs(case: Case, folder: Path) -> str:
-    """`Graphs`, and the graphs that it gives back one by one and in another order."""
+    """Check `Graphs`, and the graphs that it returns one by one and in another order."""
     bad = oracle.graph_problems(case.given)
     try:
         graphs = Graphs(**case.given)
@@ -125,7 +125,7 @@ def run_graphs(case: Case, folder: Path) -> str:
 
 
 def run_task(case: Case, folder: Path) -> str:
-    """`Task`, and the rows of its batches."""
+    """Check `Task`, and the rows of its batches."""
     given = dict(case.given)
     bad = oracle.task_problems(given)
     schema, splits, loss, metric = (given.pop(name) for name in ("schema", "splits", "loss", "metric"))
@@ -145,7 +145,7 @@ def run_task(case: Case, folder: Path) -> str:
 
 
 def run_tables(case: Case, folder: Path) -> str:
-    """`load_tables` of text files, frames or GraphML."""
+    """Check `load_tables` on text files, frames or GraphML."""
     options: dict[str, Any] = {"target": "label", "task": "classification", "standardise": False, **case.options}
     expected: Any = None
     verdict = "accepted"
@@ -181,7 +181,7 @@ def run_tables(case: Case, folder: Path) -> str:
 
 
 def tables_of(case: Case) -> tuple[oracle.Table, oracle.Table, oracle.Table | None, bool]:
-    """The case as the oracle has it."""
+    """Return the tables of a case as the oracle reads them."""
     if case.source == "graphml":
         nodes, edges, directed = oracle.read_graphml(case.given["g.graphml"])
         return nodes, edges, None, directed
@@ -193,7 +193,7 @@ def tables_of(case: Case) -> tuple[oracle.Table, oracle.Table, oracle.Table | No
 
 
 def compare(task: Task, expected: oracle.Expected, of_edges: Any) -> None:
-    """Every figure of the task against the oracle's."""
+    """Compare every number of the task with the oracle's."""
     graphs, split = task.graphs, task.splits[0]
     agree("edges", dense(graphs.edge_index, graphs.num_nodes), expected.adjacency)
     if [oracle.as_id(value) for value in task.details["ids"]] != expected.ids:
@@ -231,7 +231,7 @@ def compare(task: Task, expected: oracle.Expected, of_edges: Any) -> None:
 
 
 def run_npz(case: Case, folder: Path) -> str:
-    """A `.npz` file; what is accepted must hold the arrays that were saved."""
+    """Check a `.npz` file: if it is accepted, the graph must hold the arrays that were saved."""
     arrays = case.given["arrays"]
     (folder / "g.npz").write_bytes(case.given["g.npz"])
     wanted: dict[str, Any] = {"level": "node"}

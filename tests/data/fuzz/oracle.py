@@ -1,6 +1,6 @@
-"""The plainest reading of a case: dense float64 matrices, loops over Python values, or a refusal.
+"""The plainest reader of a case: it returns dense float64 matrices, uses loops over Python values, or refuses the case.
 
-Written from the documentation, without the package: what the two disagree on is a mistake in one of them.
+It is written from the documentation and does not import the package. A difference is a mistake in one of them.
 """
 
 import itertools
@@ -27,12 +27,12 @@ class Refused(Exception):
 
 
 class Unsure(Exception):
-    """The case may be refused or not: the oracle does not go so far."""
+    """The case may be refused or not: the oracle does not decide it."""
 
 
 @dataclass
 class Expected:
-    """A graph, dense: how often each edge is there, features, classes by name (None: no label), ids.
+    """A dense graph: the number of edges between any two nodes, features, classes by name (None: no label), and ids.
 
     Features depend on the training rows, which a reader draws: `features(training)`.
     """
@@ -49,7 +49,7 @@ class Expected:
 
 
 def graph_problems(given: dict[str, Any]) -> set[str]:
-    """The fields of `Graphs` that are wrong."""
+    """Return the fields of `Graphs` that are wrong."""
     bad = set()
     level: Any = given.get("level")
     if not isinstance(level, str) or level not in ("node", "edge", "graph"):
@@ -128,7 +128,7 @@ METRICS = {"accuracy", "class_accuracy", "f1", "roc_auc", "average_precision"}, 
 
 
 def task_problems(given: dict[str, Any]) -> set[str]:
-    """The fields of `Task` that are wrong, of sound graphs."""
+    """Return the fields of `Task` that are wrong, for valid graphs."""
     bad = set()
     schema, y = given["schema"], given["y"]
     classes = not y.is_floating_point()
@@ -189,7 +189,7 @@ def split_problems(given: dict[str, Any]) -> set[str]:
 
 
 def label_rows(given: dict[str, Any]) -> list[bool]:
-    """Which items of a split have a label."""
+    """Return which items of a split have a label."""
     y = given["y"]
     values = [row if isinstance(row, list) else [row] for row in y.tolist()]
     rows = [any(not math.isnan(v) if y.is_floating_point() else v >= 0 for v in row) for row in values]
@@ -205,7 +205,7 @@ def label_rows(given: dict[str, Any]) -> list[bool]:
 
 @dataclass
 class Table:
-    """A table; `text` if its values are the texts of a file, of which `words` stand for none, as blanks do always."""
+    """A table. With `text`, its values are the texts of a file, and `words` and blanks stand for missing values."""
 
     columns: dict[str, list[Any]]
     rows: int
@@ -219,12 +219,12 @@ class Table:
         return isinstance(value, str) and value.strip(SPACE) in {"", *self.words}
 
     def called(self, *names: str) -> str | None:
-        """The first column of such a name, whatever its case and the white space around it."""
+        """Return the first column with such a name; letter case and white space around it make no difference."""
         return next((column for name in names for column in self.columns if column.strip().lower() == name), None)
 
 
 def read_text(data: bytes) -> Table:
-    """RFC 4180, letter by letter."""
+    """Read a text file by RFC 4180, one character at a time."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     if b"\0" in data:
         raise Refused
@@ -306,7 +306,7 @@ def ids_of(table: Table, column: str | None) -> list[str]:
 
 
 def type_of(table: Table, column: str) -> str | None:
-    """numeric, boolean or categorical; None if there is no value."""
+    """Return numeric, boolean or categorical; None if there is no value."""
     if column in table.types:
         return table.types[column]
     here = [value for value in table.columns[column] if not table.missing(value)]
@@ -340,7 +340,7 @@ def type_of(table: Table, column: str) -> str | None:
 
 
 def looks_like_numbers(values: list[str], is_typed: bool) -> bool:
-    """Whether nearly all are numbers, however they are written; of a type, plain ones alone are codes."""
+    """Return whether nearly all texts are numbers, in any form; in a typed column, plain numbers alone are codes."""
     numbers, odd = (sum(form.fullmatch(value) is not None for value in values) for form in (NUMBER, ODD))
     return numbers + odd >= 0.9 * len(values) and (odd > 0 or not is_typed)
 
@@ -388,7 +388,7 @@ def columns_of(table: Table, used: set[str | None]) -> list[tuple[str, list[Any]
 
 
 def features(columns: list[tuple[str, list[Any]]], training: list[bool]) -> list[list[float]]:
-    """A row per item: numbers, one-hot rows, or the categories' numbers where there is nothing else."""
+    """Return a row per item: numbers, one-hot rows, or numbers of categories if there are only categories."""
     types = {column_type for column_type, _ in columns}
     indices = "categorical" in types and types <= {"categorical", "boolean"}
     rows: list[list[float]] = [[] for _ in training]
@@ -416,7 +416,7 @@ def in_order(names: set[str]) -> list[str]:
 
 
 def read_tables(nodes: Table, edges: Table, graphs: Table | None, directed: bool) -> tuple[Expected, Any]:
-    """The graph that the tables describe, and its edges' columns as a function of the edges' order."""
+    """Return the graph that the tables describe, and the columns of its edges as a function of their order."""
     first, second = ends_of(edges)
     graph = nodes.called("graph_id", "graph")
     if graphs is not None and graph is None:
@@ -488,7 +488,7 @@ def read_tables(nodes: Table, edges: Table, graphs: Table | None, directed: bool
 
 
 def has_twins(ids: list[tuple[int, str]]) -> bool:
-    """Whether two ids of a graph differ by white space alone."""
+    """Return whether two ids of a graph differ only by white space."""
     return len({(scope, value.strip(SPACE)) for scope, value in ids}) < len(set(ids))
 
 
@@ -515,7 +515,7 @@ def ends_of(edges: Table) -> tuple[str, str]:
 
 
 def read_graphml(data: bytes) -> tuple[Table, Table, bool]:
-    """The tables of a GraphML file, through the document object model."""
+    """Return the tables of a GraphML file, read through the document object model."""
     if b"<!DOCTYPE" in data:
         raise Refused
     try:

@@ -1,4 +1,4 @@
-"""OGB's raw csv layout, read as OGB's own loader reads it, and its evaluators' rules."""
+"""OGB's raw CSV files are read as OGB's own loader reads them, and metrics follow its evaluators."""
 
 import gzip
 import os

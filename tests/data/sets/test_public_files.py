@@ -1,4 +1,4 @@
-"""Readers of published layouts, on small files of the same layout, with PyG's own readers as the oracle."""
+"""Readers of published layouts are compared with PyG's own readers on small files of the same layout."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Blanks are missing, white space makes no category, and numbers written for people are none: in every source."""
+"""In every source, blanks are missing, white space makes no category, and numbers written for people are refused."""
 
 import csv
 import importlib
@@ -111,7 +111,7 @@ OF_TEXT = [name for name in SOURCES if name not in ("pandas, category", "parquet
 
 @pytest.fixture(params=list(SOURCES))
 def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """A function from columns of text to what `load_tables` takes."""
+    """A function from columns of text to arguments of `load_tables`."""
     if "without" in request.param:
         monkeypatch.setattr(text, "pa", None)
     return lambda columns: SOURCES[request.param](tmp_path, columns)

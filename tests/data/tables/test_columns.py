@@ -1,4 +1,4 @@
-"""Text files and data frames as columns: every value as it stands, every refusal with its place."""
+"""Text files and data frames become columns: values are unchanged, and every error names its place."""
 
 import csv
 import gzip

@@ -43,7 +43,7 @@ def refuse(match: str, *arguments: Any, **options: Any) -> Any:
 
 
 def dense(task: Task | Inputs) -> torch.Tensor:
-    """How often each edge is there."""
+    """Return the number of edges between any two nodes."""
     graphs = task.graphs
     ones = torch.ones(graphs.num_edges, dtype=torch.int64)
     return torch.zeros(graphs.num_nodes, graphs.num_nodes, dtype=torch.int64).index_put(

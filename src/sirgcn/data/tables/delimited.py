@@ -70,7 +70,7 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
 
 
 def _by_arrow(data: bytes, delimiter: str, width: int, most: int) -> tuple[list[Text], Ints, Ragged]:
-    """The columns, the numbers of their rows, and the ragged rows: of these so many at most, then one is refused."""
+    """Return the columns, the numbers of their rows, and at most `most` rows with a wrong number of fields."""
     from pyarrow import csv as arrow_csv
 
     ragged: Ragged = []

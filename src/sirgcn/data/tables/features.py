@@ -194,7 +194,7 @@ def encode(columns: Sequence[Column], frame: Frame, unknown: Unknown) -> tuple[T
 
 
 def input_columns(columns: Sequence[Column]) -> tuple[InputColumn, ...]:
-    """Where the columns of a table stand among the inputs of a task."""
+    """Return where the columns of a table stand among the inputs of a task."""
     one_hot = not as_categories(columns)
     found, first = [], 0
     for column in columns:
