@@ -17,11 +17,8 @@ from tests.report.fake import folder, record, run, write
 def test_the_report_never_loads_torch(tmp_path: Path) -> None:
     code = """
 import sys
-from pathlib import Path
-from sirgcn.engine.costs import measured
 from sirgcn.report import compare, print_tables, read_runs, write_report
 from rich.console import Console
-measured(Path(sys.argv[1]))
 comparisons = compare(read_runs(sys.argv[1]))
 write_report(comparisons, sys.argv[2])
 print_tables(sys.argv[1], Console(), ["dictionary_lookup"])
@@ -71,7 +68,7 @@ def test_further_keys_are_kept() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 2}, "format: expected 1, got 2"),
+        ({"format": 3}, "format: expected 1 or 2, got 3"),
         ({"split": "0"}, "split: expected a whole number, got '0'"),
         ({"status": "ok"}, "status: expected one of done, failed, got 'ok'"),
         ({"reduced": 1}, "reduced: expected true or false, got 1"),

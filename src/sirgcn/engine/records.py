@@ -16,7 +16,6 @@ from pathlib import Path, PurePosixPath
 from statistics import median
 from typing import Any
 
-from sirgcn.engine import curves
 from sirgcn.engine.locks import opened
 
 FORMAT = 2
@@ -146,6 +145,9 @@ def separate(path: Path, record: Mapping[str, Any]) -> dict[str, Any]:
         long["traceback"] = record["traceback"]
         short["traceback"] = f"...{record['traceback'][-_LONGEST_TRACEBACK:]}"
     if long:
+        # Not at the top of the module: a report on records without curves never loads NumPy.
+        from sirgcn.engine import curves
+
         folder = path.parent / "curves" / path.stem
         try:
             file, digest = curves.write(folder, slug_of(key_of(record)), long)
@@ -172,6 +174,8 @@ def with_curves(path: str | Path, record: Mapping[str, Any]) -> dict[str, Any]:
     named = record.get("curves")
     if named is None:
         return dict(record)
+    from sirgcn.engine import curves
+
     place = PurePosixPath(named["file"])
     if place.is_absolute() or ".." in place.parts:
         raise curves.CurvesError(f"{path}: curves: expected a file below the folder of the records, got {place}")
