@@ -51,6 +51,10 @@ class Outcome:
         metrics: loss and metric of every part, with the selected weights.
         seconds: the time of the training, without the evaluation at its end.
         threads: the numbers of threads that torch had; more than one after a resumption with another number.
+
+    >>> outcome = Outcome([{"epoch": 0}], 0, "epochs", {"test": 0.5}, 1.0, [1])
+    >>> outcome.metrics["test"]
+    0.5
     """
 
     history: list[dict[str, Any]]
