@@ -156,7 +156,7 @@ def test_command_that_finds_its_run_being_made_says_by_whom_in_a_line_and_fails(
         sys.executable,
         "-m",
         "sirgcn.cli",
-        "train",
+        "reproduce",
         tmp_path / "small.toml",
         "-s",
         "0",

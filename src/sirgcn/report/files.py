@@ -1,4 +1,4 @@
-"""The files of a report, as `sirgcn report` writes them."""
+"""The files of a report, as `sirgcn results --write` writes them."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
