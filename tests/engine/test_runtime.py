@@ -24,7 +24,7 @@ from sirgcn.engine.records import DONE, FAILED
 from sirgcn.engine.run import PAUSED, execute_together
 from sirgcn.engine.runtime import slope
 from sirgcn.engine.timing import interleave
-from sirgcn.report.cells import compare
+from sirgcn.report import compare
 from sirgcn.report.claims import exponents, load_claims
 from sirgcn.report.runs import read_runs
 from sirgcn.strict import ConfigError

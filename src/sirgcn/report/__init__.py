@@ -6,11 +6,13 @@ Whoever else has values to show uses the same table and the same plots: a `Sheet
 in every format, and `sirgcn.report.plots` holds the look of our plots and saves them.
 """
 
-from sirgcn.report.cells import Cell, Comparison, Line, compare
+from sirgcn.report.cells import Cell
 from sirgcn.report.claims import Claim, Column, Row, Table, load_claims
 from sirgcn.report.docs import render_docs, write_docs
 from sirgcn.report.files import FILES, write_report
+from sirgcn.report.filling import compare
 from sirgcn.report.html import render_html
+from sirgcn.report.presenter import Comparison, Line, Presenter
 from sirgcn.report.runs import Run, read_runs
 from sirgcn.report.sheets import Fact, Sheet, Styled
 from sirgcn.report.tables import as_csv, latex, markdown
@@ -24,6 +26,7 @@ __all__ = [
     "Comparison",
     "Fact",
     "Line",
+    "Presenter",
     "Row",
     "Run",
     "Sheet",

@@ -16,6 +16,9 @@ from sirgcn.spreadsheet import csv_text
 if TYPE_CHECKING:
     from rich.console import Group
 
+NOTHING = "Nothing was run yet."
+"""What a page says where a table would be empty."""
+
 
 @dataclass(frozen=True)
 class Styled:
@@ -24,6 +27,7 @@ class Styled:
     Args:
         text: what the cell says.
         is_bold: whether Markdown, LaTeX, HTML and the terminal print the text in bold.
+        is_code: whether the text is code, such as a name or a formula in plain text.
         colour: a colour for the terminal, such as `"green"`.
         latex: LaTeX source that replaces the text in LaTeX, such as a formula.
 
@@ -33,6 +37,7 @@ class Styled:
 
     text: str
     is_bold: bool = False
+    is_code: bool = False
     colour: str = ""
     latex: str = ""
 
@@ -137,17 +142,23 @@ class Sheet:
 
     def html(self) -> Markup:
         """The sheet as an HTML table with a caption, and its notes as a list."""
-        head = Markup("").join(Markup('<th scope="col">{}</th>').format(name) for name in self.columns)
-        rows = Markup("\n").join(map(self._html_row, self.rows))
+        head = [
+            Markup('<th scope="col"{}>{}</th>').format(self._html_class(place), name)
+            for place, name in enumerate(self.columns)
+        ]
         caption = Markup("<caption>{}</caption>").format(self.title) if self.title else Markup("")
         table = Markup('<table class="sheet">{}<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody></table>')
-        return table.format(caption, head, rows) + html_list(self.notes)
+        rows = Markup("\n").join(map(self._html_row, self.rows))
+        return table.format(caption, Markup("").join(head), rows) + html_list(self.notes)
+
+    def _html_class(self, place: int) -> Markup:
+        return Markup(' class="left"') if place < self.left else Markup("")
 
     def _html_row(self, row: Sequence[Entry]) -> Markup:
         first, *others = map(_in_html, row)
-        start = Markup('<th scope="row">{}</th>').format(first)
-        aligned = [Markup('<td class="left">') if place < self.left else Markup("<td>") for place in range(1, len(row))]
-        cells = [start, *(tag + text + Markup("</td>") for tag, text in zip(aligned, others, strict=True))]
+        cells = [Markup('<th scope="row">{}</th>').format(first)]
+        for place, text in enumerate(others, start=1):
+            cells.append(Markup("<td{}>{}</td>").format(self._html_class(place), text))
         return Markup("<tr>{}</tr>").format(Markup("").join(cells))
 
     def rich(self) -> "Group":
@@ -234,23 +245,36 @@ def _bar(cells: Iterable[str]) -> str:
 
 
 def _in_markdown(entry: Entry) -> str:
-    text = markdown_text(text_of(entry))
-    return f"**{text}**" if isinstance(entry, Styled) and entry.is_bold else text
+    if isinstance(entry, str):
+        return markdown_text(entry)
+    if entry.is_code:
+        # In code only the border of a cell has a meaning.
+        return "`{}`".format(" ".join(entry.text.split()).replace("|", r"\|"))
+    text = markdown_text(entry.text)
+    return f"**{text}**" if entry.is_bold else text
 
 
 def _in_latex(entry: Entry) -> str:
-    if isinstance(entry, Styled) and entry.latex:
+    if isinstance(entry, str):
+        return latex_text(entry)
+    if entry.latex:
         return entry.latex
-    text = latex_text(text_of(entry))
-    return rf"\textbf{{{text}}}" if isinstance(entry, Styled) and entry.is_bold else text
+    return _wrapped(entry, latex_text(entry.text), bold=r"\textbf{{{}}}", code=r"\texttt{{{}}}")
 
 
 def _in_html(entry: Entry) -> Markup:
-    text = escape(text_of(entry))
-    return Markup("<b>{}</b>").format(text) if isinstance(entry, Styled) and entry.is_bold else text
+    if isinstance(entry, str):
+        return escape(entry)
+    return Markup(_wrapped(entry, str(escape(entry.text)), bold="<b>{}</b>", code="<code>{}</code>"))
+
+
+def _wrapped(entry: Styled, text: str, bold: str, code: str) -> str:
+    if entry.is_code:
+        return code.format(text)
+    return bold.format(text) if entry.is_bold else text
 
 
 def _rich_style(entry: Entry) -> str:
     if isinstance(entry, str):
         return ""
-    return " ".join(filter(None, ("bold" if entry.is_bold else "", entry.colour)))
+    return " ".join(["bold"] * entry.is_bold + [entry.colour] * bool(entry.colour))
