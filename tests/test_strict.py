@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from sirgcn.strict import ConfigError, check_arguments, check_fields, checked, read
+from sirgcn.strict import (
+    ConfigError,
+    check_arguments,
+    check_fields,
+    check_name,
+    checked,
+    expected_one_of,
+    nearest,
+    read,
+)
 
 
 @pytest.mark.parametrize(
@@ -98,3 +107,40 @@ def test_arguments_are_read_by_their_annotations() -> None:
         check_arguments(partial(draw, column="x"), {"count": None}, "drawn: ")
     with pytest.raises(TypeError, match="missing a required argument: 'count'"):
         draw()  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", ["GIN", "gin", "Gin"])
+def test_a_name_is_found_whatever_its_letter_case(name: str) -> None:
+    assert check_name("model", name, ["GCN", "GIN"]) == "GIN"
+
+
+def test_letter_case_matters_where_it_is_asked_for() -> None:
+    assert check_name("conv", "gin", {"gcn": 1, "gin": 2}, exact=True) == "gin"
+    with pytest.raises(ConfigError, match=r"^conv: expected one of gcn, gin, got 'GIN'; did you mean gin\?$"):
+        check_name("conv", "GIN", {"gcn": 1, "gin": 2}, exact=True)
+
+
+def test_a_name_that_differs_in_letter_case_only_does_not_hide_the_exact_one() -> None:
+    assert check_name("column", "Size", ["Size", "size"]) == "Size"
+    assert check_name("column", "size", ["Size", "size"]) == "size"
+
+
+@pytest.mark.parametrize("name", ["max", "", 3, None, ["sum"]])
+@pytest.mark.parametrize("exact", [True, False])
+def test_an_unknown_name_is_refused_with_the_known_ones(name: object, exact: bool) -> None:
+    with pytest.raises(ConfigError, match=r"^pool: expected a module or one of sum, mean, got ") as error:
+        check_name("pool", name, ("sum", "mean"), "a module or ", exact=exact)
+    assert str(error.value) == f"pool: {expected_one_of(name, ('sum', 'mean'), 'a module or ')}"
+    assert "did you mean" not in str(error.value)
+
+
+def test_names_may_be_none_and_numbers() -> None:
+    assert check_name("norm", None, ("batch", None)) is None
+    assert check_name("table", 3, (1, 2, 3)) == 3
+    with pytest.raises(ConfigError, match=r"^norm: expected one of batch, None, got 'batsh'; did you mean batch"):
+        check_name("norm", "batsh", ("batch", None))
+
+
+def test_the_nearest_name_is_spelled_as_it_is_known() -> None:
+    assert nearest("SIRGCN", ["GIN", "SIR-GCN"]) == "; did you mean SIR-GCN?"
+    assert nearest("quaternion", ["GIN", "SIR-GCN"]) == ""

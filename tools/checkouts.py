@@ -96,7 +96,7 @@ def build(network: Network) -> Any:
     found: Any = getattr(nn, SYNTHETIC[network.preset])(**network.changes)
     if isinstance(found, dict):
         return nn.SIRNet(**found)
-    return nn.build_net(found)  # type: ignore[attr-defined]
+    return nn.build_net(found)
 
 
 def random_batch(network: Network, nodes: int, edges: int, seed: int) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""One strict reader for settings, wherever they enter: TOML, JSON, or arguments in Python.
+"""The strict reader of settings: from TOML, from JSON, or from arguments in Python.
 
-Values are read by type annotations. A wrong type, an unknown name and an unknown key are refused with the place of the
-setting, what was expected and what came. Nothing is guessed: the text "no" is not a truth value.
+A type annotation says how a value is read. The reader raises a `ConfigError` for a wrong type, an unknown name and an
+unknown key. The error names the setting, what was expected and what was given. The reader never guesses: the text "no"
+is not a truth value.
 """
 
 import inspect
@@ -19,15 +20,20 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args,
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+Name = TypeVar("Name")
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used: the file, the key, what was expected and what came."""
+    """A setting is wrong. The message names the file, the key, what was expected and what was given.
+
+    >>> issubclass(ConfigError, ValueError)
+    True
+    """
 
 
 @dataclass(frozen=True)
 class Between:
-    """A range for an annotated number, both ends included: `Annotated[int, Between(1)]`.
+    """The range of an annotated number, both ends included: `Annotated[int, Between(1)]`.
 
     >>> read(Annotated[int, Between(1)], 0, "heads")
     Traceback (most recent call last):
@@ -38,7 +44,7 @@ class Between:
     most: float = math.inf
 
     def check(self, value: float, where: str) -> None:
-        """Refuse a number outside; NaN lies nowhere."""
+        """Raise a `ConfigError` for a number outside the range, and for NaN."""
         if self.least <= value <= self.most:
             return
         if math.isinf(self.most):
@@ -47,32 +53,99 @@ class Between:
 
 
 Count = Annotated[int, Between(0)]
-"""How many there are of something that may be absent."""
+"""A number of things, possibly none."""
 
 Size = Annotated[int, Between(1)]
-"""A width, a number of layers or of heads."""
+"""A number of things, at least one: channels, layers, heads."""
 
 Probability = Annotated[float, Between(0, 1)]
-"""Of dropout, say."""
+"""A number from 0 to 1, such as the probability of dropout."""
 
 
-def check_name(what: str, name: str, known: Iterable[str], also: str = "") -> None:
-    """Refuse a name that is not known with those that are, and the nearest of them; letter case makes no difference."""
-    titles = {title.lower(): title for title in known}
-    if name.lower() not in titles:
-        hint = _nearest(name, titles.values())
-        raise ConfigError(f"{what}: expected {also}one of {', '.join(titles.values())}, got {name!r}{hint}")
+def check_name(what: str, name: object, known: Iterable[Name], also: str = "", *, exact: bool = False) -> Name:
+    """Return the known name that equals `name`, or raise a `ConfigError` with the known names and the nearest of them.
+
+    Args:
+        what: the setting or argument that holds the name; the message begins with it.
+        name: the name that was given.
+        known: the names to choose from.
+        also: what else is accepted, such as "a .toml file or "; it stands before "one of" in the message.
+        exact: whether letter case matters. Without it, "gcn" is the known name "GCN".
+
+    >>> check_name("model", "gin", ["GCN", "GIN"])
+    'GIN'
+    >>> check_name("conv", "GIN", ["gcn", "gin"], exact=True)
+    Traceback (most recent call last):
+    sirgcn.strict.ConfigError: conv: expected one of gcn, gin, got 'GIN'; did you mean gin?
+    """
+    names = tuple(known)
+    if name in names:
+        return names[names.index(name)]
+    titles = {} if exact else {str(title).lower(): title for title in names}
+    folded = name.lower() if isinstance(name, str) else None
+    if folded in titles:
+        return titles[folded]
+    raise ConfigError(f"{what}: {expected_one_of(name, names, also)}")
+
+
+def expected_one_of(name: object, known: Iterable[object], also: str = "") -> str:
+    """The sentence of `check_name`, for an error of another type: the known names, what was given, and the nearest.
+
+    >>> expected_one_of("gim", ["gcn", "gin"])
+    "expected one of gcn, gin, got 'gim'; did you mean gin?"
+    """
+    titles = [str(title) for title in known]
+    return f"expected {also}one of {', '.join(titles)}, got {name!r}{nearest(name, titles)}"
+
+
+def nearest(name: object, known: Iterable[object]) -> str:
+    """The hint "; did you mean X?" for the known name most like `name`; empty if no known name is like it.
+
+    Letter case makes no difference.
+
+    >>> nearest("epoch", ["epochs", "patience"])
+    '; did you mean epochs?'
+    >>> nearest("epoch", ["width"])
+    ''
+    """
+    if not isinstance(name, str):
+        return ""
+    titles = {str(title).lower(): str(title) for title in known}
+    near = get_close_matches(name.lower(), titles, 1)
+    return f"; did you mean {titles[near[0]]}?" if near else ""
 
 
 def changed(config: Any, changes: Mapping[str, Any], where: str) -> Any:
-    """A dataclass with some of its fields changed, as strictly as it is read."""
+    """A copy of a dataclass with some fields changed. The new values are read as strictly as in `from_dict`.
+
+    >>> @dataclass(frozen=True)
+    ... class Settings:
+    ...     epochs: int = 10
+    >>> changed(Settings(), {"epochs": 3}, "train").epochs
+    3
+    >>> changed(Settings(), {"epoch": 3}, "train")
+    Traceback (most recent call last):
+    sirgcn.strict.ConfigError: train: unknown key 'epoch'; known are epochs; did you mean epochs?
+    """
     hints = get_type_hints(type(config))
     _check_keys(changes, hints, where)
     return replace(config, **{key: read(hints[key], value, f"{where}.{key}") for key, value in changes.items()})
 
 
 def from_dict(cls: Any, data: Mapping[str, Any], where: str) -> Any:
-    """A dataclass from TOML's or JSON's values: an unknown key, an absent one and a wrong type are refused by name."""
+    """A dataclass from the values of a TOML or JSON table.
+
+    An unknown key, a missing key and a value of the wrong type raise a `ConfigError` that names the key.
+
+    >>> @dataclass(frozen=True)
+    ... class Settings:
+    ...     epochs: int
+    >>> from_dict(Settings, {"epochs": 3}, "mine.toml").epochs
+    3
+    >>> from_dict(Settings, {}, "mine.toml")
+    Traceback (most recent call last):
+    sirgcn.strict.ConfigError: mine.toml: epochs is not set
+    """
     hints = get_type_hints(cls)
     _check_keys(data, hints, where)
     for entry in fields(cls):
@@ -86,9 +159,8 @@ def from_dict(cls: Any, data: Mapping[str, Any], where: str) -> Any:
 
 
 def check_fields(config: Any) -> None:
-    """Read every field of a dataclass by its annotation; for the `__post_init__` of a dataclass built in Python.
+    """Read every field of a dataclass by its annotation. Call it in the `__post_init__` of the dataclass.
 
-    >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class Settings:
     ...     shuffle: bool = True
@@ -102,14 +174,19 @@ def check_fields(config: Any) -> None:
     hints = get_type_hints(type(config))
     for entry in fields(config):
         value = getattr(config, entry.name)
-        # A frozen dataclass can be written to only this way, and a float may have been given as an int.
+        # A field may change its type: a float can be given as an int. A frozen dataclass has no other way to set it.
         object.__setattr__(config, entry.name, read(hints[entry.name], value, entry.name))
 
 
 def check_arguments(function: Callable[..., Any], values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """A function's arguments by name, each read by its annotation; those without one are as they were.
+    """The arguments of a function by name, each read by its annotation. An argument without annotation is unchanged.
 
-    Arguments come from Python, which has None: the text "none" is text.
+    The text "none" stays text here, other than in TOML: whoever calls a function can write None.
+
+    >>> def draw(count: int, scale: float = 1.0) -> float:
+    ...     return count * scale
+    >>> check_arguments(draw, {"count": 3, "scale": 2})
+    {'count': 3, 'scale': 2.0}
     """
     hints = _hints(_annotated(function))
     found = {}
@@ -122,7 +199,7 @@ def check_arguments(function: Callable[..., Any], values: Mapping[str, Any], whe
 
 
 def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """The function with its arguments read by their annotations at every call.
+    """A decorator: at every call, the arguments of the function are read by their annotations.
 
     >>> @checked
     ... def draw(count: int, shuffle: bool = True) -> int:
@@ -132,7 +209,7 @@ def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
     sirgcn.strict.ConfigError: shuffle: expected true or false, got 'no'
     """
     signature = inspect.signature(function)
-    # Each of **options is none of the function's own arguments.
+    # What **options collects has no annotations of its own.
     options = {name for name, entry in signature.parameters.items() if entry.kind is entry.VAR_KEYWORD}
 
     @wraps(function)
@@ -149,15 +226,17 @@ _hints = cache(partial(get_type_hints, include_extras=True))
 
 
 def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What bears the annotations of a call's arguments: of a class its constructor."""
+    """The function whose annotations describe the arguments of a call; for a class, its constructor."""
     inside = function.func if isinstance(function, partial) else function
     return inside.__init__ if isinstance(inside, type) else inside  # type: ignore[misc]
 
 
 def read(hint: Any, value: Any, where: str) -> Any:
-    """The value as the annotation has it, or a `ConfigError` that names the place.
+    """The value, converted to the type of the annotation; or a `ConfigError` that names the place.
 
-    A whole number is whatever `operator.index` takes, except a truth value; a float may be written as a whole number.
+    - `int` accepts whatever `operator.index` accepts, except truth values.
+    - `float` accepts any real number, whole numbers included.
+    - The text "none" is None where the annotation allows None, because TOML has no null.
 
     >>> read(bool, "no", "directed")
     Traceback (most recent call last):
@@ -169,15 +248,9 @@ def read(hint: Any, value: Any, where: str) -> Any:
         return value
     if is_dataclass(hint):
         return _read_table(hint, value, where)
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _read_annotated(arguments, value, where)
-    if origin is Literal:
-        return _read_choice(arguments, value, where)
-    if origin in (Union, types.UnionType):
-        return _read_union(arguments, value, where)
-    if origin in _INSIDE:
-        return _INSIDE[origin](arguments, value, where)
+    origin = get_origin(hint)
+    if origin in _BY_ORIGIN:
+        return _BY_ORIGIN[origin](get_args(hint), value, where)
     return _READERS.get(hint, _read_instance(origin or hint))(value, where)
 
 
@@ -198,31 +271,43 @@ def _read_table(cls: Any, value: Any, where: str) -> Any:
 
 
 def _read_choice(known: tuple[Any, ...], value: Any, where: str) -> Any:
-    if not isinstance(value, type(known[0])) or value not in known:
-        hint = _nearest(value, known) if isinstance(value, str) else ""
-        raise ConfigError(f"{where}: expected one of {', '.join(map(str, known))}, got {value!r}{hint}")
-    return value
+    # True equals 1 and is none of the choices 1 and 2.
+    if type(value) not in map(type, known):
+        raise ConfigError(f"{where}: {expected_one_of(value, known)}")
+    return check_name(where, value, known, exact=True)
 
 
 def _read_union(hints: tuple[Any, ...], value: Any, where: str) -> Any:
-    # TOML has no null: a key that is None by default is left out, or set to "none".
-    if value is None or (isinstance(value, str) and value == "none" and type(None) in hints):
-        if type(None) in hints:
-            return None
+    if type(None) in hints and _is_none(value):
+        return None
+    if value is None:
         raise ConfigError(f"{where}: expected a value, got None")
-    choices = [hint for hint in hints if hint is not type(None)]
     errors = []
-    for hint in choices:
+    for hint in hints:
+        if hint is type(None):
+            continue
         try:
             return read(hint, value, where)
         except ConfigError as error:
             errors.append(error)
-    # What is wrong inside a list says more than that it is no text either.
+    raise _union_error(errors, value, where)
+
+
+def _is_none(value: Any) -> bool:
+    """Whether the value stands for None. TOML has no null, so the text "none" does."""
+    return value is None or (isinstance(value, str) and value == "none")
+
+
+def _union_error(errors: list[ConfigError], value: Any, where: str) -> ConfigError:
+    """One error for a value that fits no member of a union, from the errors of its members."""
+    # "names[1]: expected text" says more than "names: expected text or a list".
     inside = [error for error in errors if not str(error).startswith(f"{where}: ")]
-    if len(errors) == 1 or inside:
-        raise (inside or errors)[0]
+    if inside:
+        return inside[0]
+    if len(errors) == 1:
+        return errors[0]
     expected = " or ".join(str(error).partition("expected ")[2].rpartition(", got ")[0] for error in errors)
-    raise ConfigError(f"{where}: expected {expected}, got {value!r}")
+    return ConfigError(f"{where}: expected {expected}, got {value!r}")
 
 
 def _read_tuple(hints: tuple[Any, ...], value: Any, where: str) -> Any:
@@ -236,7 +321,7 @@ def _read_tuple(hints: tuple[Any, ...], value: Any, where: str) -> Any:
 
 
 def _read_collection(hints: tuple[Any, ...], value: Any, where: str) -> Any:
-    # A text is a collection of letters, which nobody means.
+    # A string is a collection of letters, but nobody means that.
     if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping):
         raise ConfigError(f"{where}: expected a list, got {value!r}")
     return tuple(read(hints[0], entry, f"{where}[{i}]") for i, entry in enumerate(value))
@@ -255,7 +340,11 @@ def _read_mapping(hints: tuple[Any, ...], value: Any, where: str) -> Any:
     return {read(of_key, key, where): read(of_value, entry, f"{where}[{key!r}]") for key, entry in value.items()}
 
 
-_INSIDE: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
+_BY_ORIGIN: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
+    Annotated: _read_annotated,
+    Literal: _read_choice,
+    Union: _read_union,
+    types.UnionType: _read_union,
     tuple: _read_tuple,
     dict: _read_mapping,
     Mapping: _read_mapping,
@@ -265,7 +354,7 @@ _INSIDE: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
 
 
 def _read_bool(value: Any, where: str) -> bool:
-    # NumPy's truth values have a type of their own.
+    # NumPy has its own type for truth values.
     plain = value.item() if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0 else value
     if not isinstance(plain, bool):
         raise ConfigError(f"{where}: expected true or false, got {value!r}")
@@ -274,7 +363,7 @@ def _read_bool(value: Any, where: str) -> bool:
 
 def _read_int(value: Any, where: str) -> int:
     try:
-        # A truth value of torch is an index to `operator.index`, too.
+        # `operator.index` also accepts truth values, those of torch included.
         if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
             raise TypeError
         return operator.index(value)
@@ -309,11 +398,4 @@ def _read_instance(cls: Any) -> Callable[[Any, str], Any]:
 def _check_keys(data: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
     for key in data:
         if key not in known:
-            hint = _nearest(key, known)
-            raise ConfigError(f"{where}: unknown key {key!r}; known are {', '.join(known)}{hint}")
-
-
-def _nearest(name: str, known: Iterable[Any]) -> str:
-    titles = {str(title).lower(): str(title) for title in known}
-    near = get_close_matches(name.lower(), titles, 1)
-    return f"; did you mean {titles[near[0]]}?" if near else ""
+            raise ConfigError(f"{where}: unknown key {key!r}; known are {', '.join(known)}{nearest(key, known)}")

@@ -39,7 +39,7 @@ from sirgcn.bench.targets import check
 from sirgcn.data import load
 from sirgcn.engine.environment import environment
 from sirgcn.engine.timing import calls_per_sample, ratios, summary
-from sirgcn.nn import SIRNet, hetero_edge_count_preset
+from sirgcn.nn import build_net, hetero_edge_count_preset
 
 TINY = Shape("molecules", 8, "tiny", functools.partial(molecules, graphs=3))
 ONCE = Effort(repeats=1, sample_seconds=0.0, run_seconds=0.0)
@@ -406,7 +406,7 @@ def test_an_epoch_of_ours_and_of_plain_pyg_learn_alike() -> None:
     def task() -> Any:
         return load("hetero_edge_count", c=2, num_graphs=20)
 
-    small = training.Epoch("small", task, lambda: SIRNet(**hetero_edge_count_preset(2)), 8, 1.0)
+    small = training.Epoch("small", task, lambda: build_net(hetero_edge_count_preset(2)), 8, 1.0)
     session = Session(None, {"form": "full"})
     run.measure_epoch(plan(AGGREGATION), session, lambda name: None, small)
     assert [row["peer"] for row in session.results.training] == list(training.PEERS)

@@ -2,18 +2,21 @@
 
 import dataclasses
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from sirgcn.data.catalog import DATASETS
+from sirgcn.data.sets.catalog import DATASETS
 from sirgcn.data.tables import load_tables
 from sirgcn.engine import experiment as config
 from sirgcn.engine.experiment import Experiment, TrainConfig, TrainingExperiment
 from sirgcn.engine.loop import Trainer
 from sirgcn.engine.network import build
+from sirgcn.engine.plan import plan
+from sirgcn.engine.run import header
 from sirgcn.report.claims import load_claims
 from sirgcn.strict import ConfigError
 from tests.engine.standins import stand_in
@@ -337,3 +340,21 @@ def test_experiment_without_a_sort_cannot_be_made_and_one_of_another_sort_is_no_
         Experiment("x", "d", (config.ModelConfig("a"),), (config.ColumnConfig("c"),))
     with pytest.raises(ConfigError, match="zinc_step: sort: expected training, got step"):
         config.load_training("zinc_step")
+
+
+def test_experiment_with_a_long_override_has_a_short_name_of_its_own() -> None:
+    title = "x" * 300
+    long, again, other = (
+        config.load("zinc", [f'columns=[{{ title = "{name}" }}]', "train.lr=0.1"]) for name in (title, title, title[1:])
+    )
+    assert re.fullmatch(r"zinc\+set-[0-9a-f]{16}", long.name)
+    assert long.name == again.name != other.name
+    assert config.split_name(long.name) == ("zinc", [])
+    (run, *_) = plan(long)
+    assert header(run)["overrides"] == list(long.overrides) == [f'columns=[{{ title = "{title}" }}]', "train.lr=0.1"]
+
+
+@pytest.mark.parametrize("key", ["folder", "overrides"])
+def test_what_a_file_does_not_set_is_no_key_of_it(tmp_path: Path, key: str) -> None:
+    with pytest.raises(ConfigError, match=f"mine.toml: unknown key '{key}'"):
+        config.load(written(tmp_path, f'{key} = ["x"]\n{SMALL}'))

@@ -115,7 +115,7 @@ def test_two_processes_that_save_into_one_folder_delete_nothing_of_each_other(tm
 
 
 def test_training_in_a_folder_that_another_process_trains_in_is_refused(tmp_path: Path) -> None:
-    model = SIRNet(3, 8, 1, num_layers=1, encoder="embedding", pool="sum")
+    model = SIRNet.of(3, 8, 1, num_layers=1, encoder="embedding", pool="sum")
     trainer = Trainer(model, task(), TrainConfig(epochs=1, batch_size=8), checkpoints=Checkpoints(tmp_path), every=0)
     with Checkpoints(tmp_path).held(), pytest.raises(Busy, match=f"held by process {os.getpid()} on "):
         trainer.run()
@@ -156,7 +156,7 @@ def test_command_that_finds_its_run_being_made_says_by_whom_in_a_line_and_fails(
         sys.executable,
         "-m",
         "sirgcn.cli",
-        "train",
+        "reproduce",
         tmp_path / "small.toml",
         "-s",
         "0",

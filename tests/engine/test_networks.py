@@ -83,7 +83,7 @@ def test_reduced_run_of_cpgnn_is_longer_than_its_pretraining() -> None:
         (ModelConfig("a", network="h2gnc"), "network: expected one of h2gcn, cpgnn, .*jacobiconv, got 'h2gnc'"),
         (
             ModelConfig("a", network="h2gcn", options={"heads": 2}),
-            "heads: expected an option of h2gcn: hidden_channels",
+            "options of h2gcn: expected one of hidden_channels, num_layers, dropout, got 'heads'",
         ),
         (
             ModelConfig("a", network="jacobiconv", budget=100),

@@ -219,7 +219,7 @@ def test_score_of_a_run_whose_record_cannot_be_written_is_told_all_the_same(tmp_
     ]
     for more in ([], ["--json"]):
         code = "from sirgcn.cli import main\nif __name__ == '__main__':\n    main()"
-        found = limited(code, "train", tmp_path / "small.toml", *places, *more)
+        found = limited(code, "reproduce", tmp_path / "small.toml", *places, *more)
         assert found.returncode == 1
         assert "Traceback" not in found.stderr
         (line,) = (line for line in found.stderr.splitlines() if line.startswith("unrecorded: "))

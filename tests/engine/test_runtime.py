@@ -415,7 +415,7 @@ def test_cells_of_what_was_timed_are_the_means_and_the_ratios_of_its_samples(tmp
 def test_command_line_times_a_column_as_json_and_refuses_other_threads(tmp_path: Path) -> None:
     load(tmp_path)
     places = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "runs")]
-    command = ["train", str(tmp_path / "timed.toml"), "--columns", "n=20", "--json", *places]
+    command = ["reproduce", str(tmp_path / "timed.toml"), "--columns", "n=20", "--json", *places]
     outcome = CliRunner().invoke(app, command, catch_exceptions=False)
     assert outcome.exit_code == 0
     found = json.loads(outcome.stdout)

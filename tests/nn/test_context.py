@@ -21,6 +21,7 @@ from sirgcn.nn import (
     preset,
 )
 from sirgcn.nn.linear import Linear
+from sirgcn.ops.rows import Rows
 
 # Graphs of 2, 0, 3 and 1 nodes.
 BATCH = torch.tensor([0, 0, 2, 2, 2, 3])
@@ -54,6 +55,15 @@ def test_readout_adds_the_network_over_the_nodes_of_each_graph(aggr: str) -> Non
     torch.testing.assert_close(readout(x, BATCH, dim_size=6)[:4], expected)
     assert not readout(x, BATCH, dim_size=6)[4:].any()
     torch.testing.assert_close(readout(x), readout(x, torch.zeros(6, dtype=torch.int64)))
+
+
+@pytest.mark.parametrize("aggr", ["sum", "mean"])
+@pytest.mark.parametrize("own", [network(), nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))])
+def test_readout_of_rows_that_nodes_share_is_that_of_all_nodes(own: nn.Module, aggr: str) -> None:
+    readout = SIRReadout(own, aggr).double()
+    rows = Rows(torch.randn(2, 3, dtype=torch.float64), torch.tensor([0, 1, 1, 0, 1, 0]))
+    for given in ({"index": BATCH}, {"ptr": PTR}, {"index": BATCH, "dim_size": 6}, {}):
+        torch.testing.assert_close(readout(rows, **given), readout(rows.expand(), **given))
 
 
 def test_readout_stands_where_pyg_takes_an_aggregation() -> None:
@@ -203,7 +213,7 @@ def test_categories_are_a_sum_of_embeddings(vocabularies: tuple[int, ...]) -> No
 def test_atoms_and_bonds_are_drawn_as_by_ogb_and_other_categories_as_by_torch() -> None:
     """The authors took OGB's AtomEncoder for ogbg-molhiv and plain embeddings for DictionaryLookup's two columns."""
     torch.manual_seed(0)
-    molhiv, lookup = preset("ogbg-molhiv"), SIRNet(**dictionary_lookup_preset(50))
+    molhiv, lookup = preset("ogbg-molhiv"), SIRNet(dictionary_lookup_preset(50))
     assert isinstance(molhiv.encoder, CategoricalEncoder)
     assert isinstance(lookup.encoder, CategoricalEncoder)
     for _ in range(2):
@@ -217,7 +227,7 @@ def test_atoms_and_bonds_are_drawn_as_by_ogb_and_other_categories_as_by_torch() 
 
 
 def test_unknown_draw_of_categories_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^weight_initializer: expected glorot or None, got 'uniform'$"):
+    with pytest.raises(ValueError, match=r"^weight_initializer: expected one of glorot, None, got 'uniform'$"):
         CategoricalEncoder(4, 6, weight_initializer="uniform")
 
 

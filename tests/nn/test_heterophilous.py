@@ -11,9 +11,9 @@ from hypothesis import given
 from torch import Tensor, nn
 
 from sirgcn.nn import NETWORKS, SIRNet, make_network
-from sirgcn.nn.heterophilous import hops
-from sirgcn.nn.heterophilous_labels import doubly_stochastic
-from tests.laws import RICH, Graph, assert_repeats, assert_same, graphs, value_and_gradients
+from sirgcn.nn.baselines.heterophilous import hops
+from sirgcn.nn.baselines.heterophilous_labels import doubly_stochastic
+from sirgcn.testing import RICH, Graph, assert_repeats, assert_same, graphs, value_and_gradients
 
 FEATURES, CLASSES = 5, 3
 # With few enough nodes that every dense matrix is quickly built, and not the defaults everywhere.
@@ -363,7 +363,10 @@ def refusals() -> Sequence[tuple[Callable[[], Any], str]]:
     net, x = made("h2gcn", 7), torch.randn(7, FEATURES, dtype=torch.float64)
     return [
         (lambda: make_network("h2gnc", 1, 1, 1), "network: expected one of h2gcn, cpgnn, .*, got 'h2gnc'"),
-        (lambda: made("h2gcn", 7, heads=3), "heads: expected an option of h2gcn: hidden_channels, num_layers, dropout"),
+        (
+            lambda: made("h2gcn", 7, heads=3),
+            "options of h2gcn: expected one of hidden_channels, num_layers, dropout, got 'heads'",
+        ),
         (lambda: made("glognn", 7, alpha=0.0, beta=0.0), "alpha, beta: expected at least 0 and one of them more"),
         (lambda: made("glognn", 7, gamma=1.0), "gamma, delta: expected 0 <= gamma < 1"),
         (lambda: NETWORKS["glognn"].build(1, 1, delta=0.5), "num_nodes: expected the nodes of the graph"),

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from sirgcn import testing as laws
 from sirgcn.ops import Neighbors, native
-from sirgcn.ops.softmax import edge_softmax, takes
-from tests import laws
-from tests.laws import RICH, Graph
+from sirgcn.ops.softmax import can_run, edge_softmax
+from sirgcn.testing import RICH, Graph
 
 pytestmark = pytest.mark.skipif(native.UNAVAILABLE is not None, reason=str(native.UNAVAILABLE))
 
@@ -88,7 +88,7 @@ def test_scores_that_do_not_fit_are_refused() -> None:
 
 
 def test_what_the_kernel_does_not_know_is_left_to_others() -> None:
-    assert takes(torch.zeros(3, 2))
-    assert not takes(torch.zeros(3, 2, dtype=torch.bfloat16))
+    assert can_run(torch.zeros(3, 2))
+    assert not can_run(torch.zeros(3, 2, dtype=torch.bfloat16))
     with torch.autocast("cpu"):
-        assert not takes(torch.zeros(3, 2))
+        assert not can_run(torch.zeros(3, 2))

@@ -226,7 +226,7 @@ def test_every_cell_says_how_to_run_it() -> None:
     assert own == "sirgcn reproduce zinc --models SIR-GCN --columns ZINC --set train.lr=1e+2 --set seeds=3"
     assert cell(compare([]), 8, "GAT/GATv2", "Complexity").command.endswith("--models GAT/GATv2 --columns Complexity")
     mine = compare([run(experiment="mine", table=None, model="a b")])[8].cells[0]
-    assert mine.command == "sirgcn train mine.toml --models 'a b' --columns n=10"
+    assert mine.command == "sirgcn reproduce mine.toml --models 'a b' --columns n=10"
 
 
 @pytest.mark.parametrize("name", names())

@@ -26,7 +26,7 @@ def test_a_page_and_the_records_agree(page: Path) -> None:
         "separation": separation.markdown(separation.read_record(results)),
     }
     found = render_docs(text, compare(read_runs(results)), texts)
-    assert found == text, f"write it anew: sirgcn report --docs {page.relative_to(ROOT)}"
+    assert found == text, f"write it anew: sirgcn results --docs {page.relative_to(ROOT)}"
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "results").glob("*.jsonl")), ids=lambda file: file.stem)

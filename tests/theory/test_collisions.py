@@ -12,6 +12,7 @@ from torch_geometric.nn import GCNConv
 
 from sirgcn import SIRGCN, SIRConv
 from sirgcn.nn import CONVS, make_conv
+from sirgcn.testing import Graph, graphs
 from sirgcn.theory import (
     Pseudometric,
     collisions,
@@ -24,7 +25,6 @@ from sirgcn.theory import (
     squared_score,
 )
 from sirgcn.theory.collisions import _ROWS
-from tests.laws import Graph, graphs
 from tests.theory.draws import comparable_graphs, layer, seeded
 
 
@@ -145,7 +145,7 @@ def test_every_convolution_of_the_table_can_be_looked_at(name: str) -> None:
 
     def called(x: Tensor, edge_index: Tensor) -> Tensor:
         context = {"batch": torch.zeros(len(x), dtype=torch.int64), "first": x}
-        return conv(x, edge_index, **{key: value for key, value in context.items() if key in CONVS[name].takes})
+        return conv(x, edge_index, **{key: value for key, value in context.items() if key in CONVS[name].extra_inputs})
 
     conv.eval()
     found = collisions(called, x, edges, euclidean(), threshold=math.inf)

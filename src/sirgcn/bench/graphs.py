@@ -14,8 +14,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from sirgcn.data import DataError, Graphs, load
-from sirgcn.data.images import Images, read_images
-from sirgcn.data.superpixels import superpixel_graphs
+from sirgcn.data.sets.images import Images, read_images
+from sirgcn.data.sets.superpixels import superpixel_graphs
 
 
 class Graph(NamedTuple):

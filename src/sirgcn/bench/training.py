@@ -19,10 +19,10 @@ from torch_geometric.loader import DataLoader
 from sirgcn.bench.graphs import LeftOut
 from sirgcn.bench.peers import OURS, as_plain
 from sirgcn.data import DataError, Task, load
-from sirgcn.data.task import Part
+from sirgcn.data.splits import Part
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.loop import EVALUATED_AT_ONCE, Trainer
-from sirgcn.nn import SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, preset
+from sirgcn.nn import build_net, dictionary_lookup_preset, hetero_edge_count_preset, preset
 from sirgcn.ops import Neighbors
 
 PEER = "plain PyG"
@@ -38,7 +38,7 @@ class Epoch:
 
     name: str
     task: Callable[[], Task]
-    network: Callable[[], SIRNet]
+    network: Callable[[], nn.Module]
     batch_size: int
     at_least: float
     evaluated: tuple[Part, ...] = ("train",)
@@ -48,14 +48,14 @@ EPOCHS = (
     Epoch(
         "HeteroEdgeCount(10)",
         lambda: load("hetero_edge_count", c=10),
-        lambda: SIRNet(**hetero_edge_count_preset(10)),
+        lambda: build_net(hetero_edge_count_preset(10)),
         256,
         4.0,
     ),
     Epoch(
         "DictionaryLookup(30)",
         lambda: load("dictionary_lookup", n=30),
-        lambda: SIRNet(**dictionary_lookup_preset(30)),
+        lambda: build_net(dictionary_lookup_preset(30)),
         256,
         2.0,
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sirgcn.data import catalog
+from sirgcn.data.sets import catalog
 from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError
@@ -34,12 +34,14 @@ def load_data(run: Run, settings: Settings, is_writing: bool = True) -> Task:
 
 
 def describe(task: Task, run: Run) -> dict[str, Any]:
-    """What the record of a run says about its data: their hashes, and how they were made."""
+    """What the record of a run says about its data: their hashes, the loss and the metric, and how they were made."""
     found = {
         "name": task.name,
         "version": task.version,
         "sha256": task.graphs.sha256(),
         "splits_sha256": splits_sha256(task),
+        "loss": task.loss,
+        "metric": task.metric,
         "redraw": run.experiment.redraw,
     }
     options = run.experiment.options_of(run.column)

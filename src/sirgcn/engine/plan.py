@@ -151,7 +151,7 @@ def identity_of(run: Run, data: Mapping[str, Any]) -> list[Any]:
 
     It has the settings of the row, the column and the protocol (`Run.config`, which includes the options of the model
     and all settings of the training or the timing), the seed, the split, and the hashes of the graphs, of the splits
-    and of the schema (`describe`).
+    and of the schema, with the loss and the metric of the task (`describe`).
 
     The number of threads is left out, because it changes no more than the rounding of sums. It is recorded, and a
     training that is resumed with another number warns. The device and the versions of the libraries are left out for

@@ -98,7 +98,7 @@ def is_on(record: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
     if was_redrawn(record) not in (None, data["redraw"]):
         return False
     # Other bytes in a file may mean the same data. For data that are redrawn, this cannot be told for other seeds.
-    names = ("sha256", "splits_sha256", *["files_sha256"] * bool(data["redraw"]))
+    names = ("sha256", "splits_sha256", "loss", "metric", *["files_sha256"] * bool(data["redraw"]))
     return all(record["data"].get(name, data.get(name)) == data.get(name) for name in names)
 
 

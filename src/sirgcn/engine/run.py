@@ -154,4 +154,6 @@ def header(run: Run) -> dict[str, Any]:
         "config": run.config,
         "scale": experiment.scale,
         "traceback": None,
+        # The name of an experiment with long overrides has only their hash.
+        **({"overrides": list(experiment.overrides)} if experiment.overrides else {}),
     }

@@ -3,7 +3,7 @@
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric import EdgeIndex, Index
 from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import add_remaining_self_loops, is_torch_sparse_tensor
@@ -11,6 +11,7 @@ from torch_geometric.utils import add_remaining_self_loops, is_torch_sparse_tens
 from sirgcn.ops import Neighbors
 from sirgcn.ops.checks import check_devices
 from sirgcn.ops.neighbors import check_edge_index
+from sirgcn.ops.parts import is_row_by_row
 
 # Any stands for SparseTensor, a class or a stand-in as torch-sparse is installed or not.
 Graph: TypeAlias = Tensor | Neighbors | Any
@@ -110,6 +111,19 @@ def plain_edge_attr(edge_attr: EdgeAttr) -> EdgeAttr:
     if not isinstance(edge_attr, tuple) or not isinstance(edge_attr[1], Tensor):
         return edge_attr
     return edge_attr[0], _plain_tensor(edge_attr[1])
+
+
+def through_edges(module: nn.Module, edge_attr: EdgeAttr) -> EdgeAttr:
+    """The module's output for edge features.
+
+    For a pair (table, type) the output is such a pair, too, if the module is known to act on each row by itself.
+    """
+    if not isinstance(edge_attr, tuple):
+        return module(edge_attr)
+    table, edge_type = edge_attr
+    if not is_row_by_row(module):
+        return module(table.index_select(0, edge_type))
+    return module(table), edge_type
 
 
 def check_same_device(source: Any, target: Any, graph: Graph, edge_attr: EdgeAttr, edge_weight: Any) -> None:

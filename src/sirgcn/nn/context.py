@@ -1,6 +1,7 @@
 """What gives a node or a graph its own context: the soft-isomorphic readout, the virtual node, random features."""
 
 import copy
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +13,8 @@ from torch_geometric.utils import scatter
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.encoder import is_plain_embedding
 from sirgcn.nn.linear import Linear
-from sirgcn.nn.repeated import Repeated, through
-from sirgcn.strict import Probability, Size, checked
+from sirgcn.ops.rows import Rows
+from sirgcn.strict import Probability, Size, check_name, checked
 
 
 class SIRReadout(Aggregation):
@@ -26,16 +27,14 @@ class SIRReadout(Aggregation):
         aggr: `"sum"`, or `"mean"` for the statement up to a constant scale.
 
     Shapes:
-        - **input:** node features `(|V|, F_in)`, `index` `(|V|)` or `ptr` `(B + 1)`; `Repeated` rows if MLP_R acts on
-          each by itself
+        - **input:** node features `(|V|, F_in)`, `index` `(|V|)` or `ptr` `(B + 1)`; also as `Rows`
         - **output:** graph features `(B, F_out)`; a graph without nodes gets 0
     """
 
     @checked
     def __init__(self, network: nn.Module, aggr: str = "sum") -> None:
         super().__init__()
-        if aggr not in ("sum", "mean"):
-            raise ValueError(f"aggr: expected one of sum, mean, got {aggr!r}")
+        check_name("aggr", aggr, ("sum", "mean"), exact=True)
         self.network = copy.deepcopy(network)
         self.aggr = aggr
         self.reset_parameters()
@@ -44,9 +43,17 @@ class SIRReadout(Aggregation):
         """Draw MLP_R's parameters anew."""
         reset(self.network)
 
+    def __call__(self, x: Tensor | Rows, index: Tensor | None = None, *args: Any, **kwargs: Any) -> Tensor:
+        """As `forward`."""
+        if not isinstance(x, Rows):
+            return super().__call__(x, index, *args, **kwargs)
+        # PyG checks the dimensions of a tensor before it calls `forward`. Rows always have two dimensions.
+        out: Tensor = nn.Module.__call__(self, x, index, *args, **kwargs)
+        return out
+
     def forward(
         self,
-        x: Tensor | Repeated,
+        x: Tensor | Rows,
         index: Tensor | None = None,
         ptr: Tensor | None = None,
         dim_size: int | None = None,
@@ -54,7 +61,9 @@ class SIRReadout(Aggregation):
         max_num_elements: int | None = None,
     ) -> Tensor:
         """The readout of every graph; `index` names the graph of each node, `dim_size` the number of graphs."""
-        return self.reduce(through(self.network, x), index, ptr, dim_size, dim, reduce=self.aggr)
+        if index is None and ptr is None:
+            index = torch.zeros(x.shape[dim], dtype=torch.int64, device=x.device)
+        return self.reduce(Rows.of(x).map(self.network).expand(), index, ptr, dim_size, dim, reduce=self.aggr)
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}(aggr={self.aggr})"
@@ -127,8 +136,7 @@ NORMS: dict[str, type[nn.BatchNorm1d] | type[nn.LayerNorm]] = {"batch": nn.Batch
 
 def make_norm(norm: str | None, channels: int) -> nn.Module:
     """A norm by its name, the identity for None."""
-    if norm is not None and norm not in NORMS:
-        raise ValueError(f"norm: expected one of {', '.join(NORMS)}, None, got {norm!r}")
+    check_name("norm", norm, (*NORMS, None), exact=True)
     return nn.Identity() if norm is None else NORMS[norm](channels)
 
 

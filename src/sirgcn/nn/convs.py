@@ -1,7 +1,7 @@
 """The table of convolutions: what may stand in a block of `SIRNet`, by the names of experiment files."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from sirgcn.nn.baselines import EGC, FAGCN, GAT, GCN, GIN, MLP, PNA, SAGE, Gated
 from sirgcn.nn.conv import SIRConv
 from sirgcn.nn.linear import Linear
 from sirgcn.ops.activation import Sigma
-from sirgcn.strict import Probability, Size, checked
+from sirgcn.strict import ConfigError, Probability, Size, check_name, checked
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Conv:
         formula: h_u^*, sums running over v in N(u).
         complexity: as computed here, in the terms of the paper's Table 8; k aggregators and scalers.
         build: the layer.
-        takes: what a call may bring beside h and the graph: `edge` features, `edge_weight`s, and by name what `SIRNet`
-            hands on: the `batch` (the graph of each node), `first` (the features that the first layer read).
+        extra_inputs: the inputs that a call accepts besides h and the graph: `edge` (features), `edge_weight`, `batch`
+            (the graph of each node) and `first` (the features that the first layer read).
         self_loops: whether u belongs to N(u); `SIRNet` adds the edges, once for all layers.
         heads: of which the width is a multiple.
     """
@@ -38,7 +38,7 @@ class Conv:
     formula: str
     complexity: str
     build: Callable[..., nn.Module]
-    takes: tuple[str, ...] = ()
+    extra_inputs: tuple[str, ...] = ()
     self_loops: bool = False
     heads: int = 1
 
@@ -63,22 +63,26 @@ def make_conv(
         options: those of the entry, see `Conv.options`.
     """
     conv = find_conv(name)
-    unknown = [option for option in options if option not in conv.options]
-    if unknown:
-        raise ValueError(f"{unknown[0]}: expected an option of {name}: {', '.join(conv.options) or 'it has none'}")
+    check_options(name, options, conv.options)
     if edge_dim is not None:
-        if "edge" not in conv.takes:
-            known = [other.name for other in CONVS.values() if "edge" in other.takes]
+        if "edge" not in conv.extra_inputs:
+            known = [other.name for other in CONVS.values() if "edge" in other.extra_inputs]
             raise ValueError(f"edge features: expected a convolution that takes them: {', '.join(known)}; got {name}")
         options["edge_dim"] = edge_dim
     return conv.build(in_channels, out_channels, dropout=dropout, **options)
 
 
+def check_options(name: str, options: Collection[str], known: Collection[str]) -> None:
+    """Raise a `ConfigError` if the convolution or network of this name does not have one of the options."""
+    if options and not known:
+        raise ConfigError(f"options of {name}: expected none, got {', '.join(options)}")
+    for option in options:
+        check_name(f"options of {name}", option, known, exact=True)
+
+
 def find_conv(name: str) -> Conv:
-    """The entry of a name; an unknown one lists the known ones."""
-    if name not in CONVS:
-        raise ValueError(f"conv: expected one of {', '.join(CONVS)}, got {name!r}")
-    return CONVS[name]
+    """The entry of `CONVS` with this name; raises a `ConfigError` with the known names if there is none."""
+    return CONVS[check_name("conv", name, CONVS, exact=True)]
 
 
 @checked
@@ -116,7 +120,7 @@ CONVS: dict[str, Conv] = {
             formula="sum W_R sigma(W_Q h_u + W_K h_v)",
             complexity="O(|V| d_hidden d_in + |E| d_hidden + |V| d_out d_hidden)",
             build=_sir,
-            takes=("edge", "edge_weight"),
+            extra_inputs=("edge", "edge_weight"),
         ),
         Conv(
             name="gcn",
@@ -125,7 +129,7 @@ CONVS: dict[str, Conv] = {
             formula="sum W h_v / sqrt(in_degree(u) out_degree(v)) + b",
             complexity=_PER_NODE,
             build=GCN,
-            takes=("edge_weight",),
+            extra_inputs=("edge_weight",),
         ),
         Conv(
             name="sage",
@@ -175,7 +179,7 @@ CONVS: dict[str, Conv] = {
             formula="leaky_relu(W_X norm(W_U [h_u || aggregators(W_M [h_v || h_u])] / sqrt(|V_G|)))",
             complexity="O(|V| d_in^2 + |E| d_in k + |V| d_out d_in k + |V| d_out^2)",
             build=PNA,
-            takes=("batch",),
+            extra_inputs=("batch",),
         ),
         Conv(
             name="egc_s",
@@ -204,7 +208,7 @@ CONVS: dict[str, Conv] = {
             formula="A h_u + sum eta B h_v / (sum eta + 1e-6), eta = sigmoid(D h_u + E h_v)",
             complexity=_PER_NODE,
             build=GatedGCN,
-            takes=("edge",),
+            extra_inputs=("edge",),
         ),
         Conv(
             name="transformer",
@@ -222,7 +226,7 @@ CONVS: dict[str, Conv] = {
             formula="eps h_u^(0) + sum tanh(g [h_u || h_v]) h_v / sqrt(in_degree(u) in_degree(v))",
             complexity="O(|V| d_in + |E| d_in)",
             build=FAGCN,
-            takes=("first",),
+            extra_inputs=("first",),
         ),
         Conv(
             name="mlp",

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from sirgcn.strict import check_name
+
 _DGL_NAMES = {
     "linear_query": "lin_query",
     "linear_key": "lin_key",
@@ -66,8 +68,7 @@ def _split_dgl_name(name: str) -> tuple[str, str | None, str]:
     place = next((i for i, part in enumerate(parts) if part.startswith("linear_")), None)
     if place is None:
         return name, None, ""
-    if parts[place] not in _DGL_NAMES:
-        raise ValueError(f"state_dict: expected one of {', '.join(_DGL_NAMES)}, got {name!r}")
+    check_name(f"state_dict: {name}", parts[place], _DGL_NAMES, exact=True)
     return (
         "".join(f"{part}." for part in parts[:place]),
         parts[place],

@@ -4,8 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sirgcn.ops.aggregate import under_transform
-from sirgcn.ops.linear_messages import is_touched
+from sirgcn.ops.calls import is_compiling, is_touched, is_transformed
 
 _STEPS = 2**16
 
@@ -23,7 +22,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     if not training or p == 0:
         return x
     dropped = round(p * _STEPS)
-    if x.device.type != "cpu" or not 0 < dropped < _STEPS or torch.compiler.is_compiling() or under_transform():
+    if x.device.type != "cpu" or not 0 < dropped < _STEPS or is_compiling() or is_transformed():
         return F.dropout(x, p, True)
     drawn = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device)
     drawn.random_(torch.iinfo(torch.int64).min, None)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from sirgcn.ops.calls import is_compiling, is_touched
 from sirgcn.ops.checks import check_range
-from sirgcn.ops.linear_messages import is_touched
-from sirgcn.strict import Size, checked
+from sirgcn.strict import Size, check_name, checked
 
 OGB_ATOM = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 """Sizes of OGB's nine atom vocabularies."""
@@ -41,8 +41,7 @@ class CategoricalEncoder(nn.Module):
         self, vocabularies: int | Sequence[int], channels: Size, weight_initializer: str | None = None
     ) -> None:
         super().__init__()
-        if weight_initializer not in (None, "glorot"):
-            raise ValueError(f"weight_initializer: expected glorot or None, got {weight_initializer!r}")
+        check_name("weight_initializer", weight_initializer, ("glorot", None), exact=True)
         sizes = [vocabularies] if isinstance(vocabularies, int) else list(vocabularies)
         if not sizes or min(sizes) < 1:
             raise ValueError(f"vocabularies: expected sizes of at least 1, got {vocabularies}")
@@ -116,7 +115,7 @@ class CategoricalEncoder(nn.Module):
         return columns
 
     def _check_categories(self, columns: Tensor) -> None:
-        if torch.compiler.is_compiling():
+        if is_compiling():
             for column, size in enumerate(self.vocabularies):
                 expected = f"the categories of column {column}"
                 check_range(columns[..., column], size, f"x[{{}}, {column}]", expected, "category")
@@ -164,8 +163,7 @@ class PositionalEncoder(nn.Module):
     @checked
     def __init__(self, kind: str, pe_dim: int, channels: Size) -> None:
         super().__init__()
-        if kind not in self.KINDS:
-            raise ValueError(f"kind: expected one of {', '.join(self.KINDS)}, got {kind!r}")
+        check_name("kind", kind, self.KINDS, exact=True)
         self.kind = kind
         self.lin = nn.Linear(pe_dim, channels)
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.dense.linear import Linear as PyGLinear
 
 from sirgcn.ops.linear import linear
-from sirgcn.ops.linear_messages import known_parts
+from sirgcn.ops.parts import LINEAR, known_parts
 
 
 def own_weights(linear: nn.Module, name: str) -> tuple[Tensor, Tensor | None]:
@@ -38,3 +38,6 @@ class Linear(PyGLinear):
             return F.linear(x, self.weight, self.bias)
         else:  # noqa: RET505 (TorchScript compiles what stands outside)
             return linear(x, self.weight, self.bias)
+
+
+LINEAR.update({PyGLinear, Linear})

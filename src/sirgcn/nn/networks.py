@@ -3,19 +3,19 @@
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torch import nn
 
-from sirgcn.nn.convs import CONVS, Conv
-from sirgcn.nn.heterophilous import H2GCN, GloGNN
-from sirgcn.nn.heterophilous_filters import FSGNN, GPRGNN, JacobiConv
-from sirgcn.nn.heterophilous_labels import CPGNN, GBKGNN
+from sirgcn.nn.baselines.heterophilous import H2GCN, GloGNN
+from sirgcn.nn.baselines.heterophilous_filters import FSGNN, GPRGNN, JacobiConv
+from sirgcn.nn.baselines.heterophilous_labels import CPGNN, GBKGNN
+from sirgcn.nn.config import NetConfig
+from sirgcn.nn.convs import CONVS, Conv, check_options
 from sirgcn.nn.linear import Linear
-from sirgcn.nn.models import SIRNet
-from sirgcn.strict import Probability, Size, checked
+from sirgcn.nn.net import SIRNet
+from sirgcn.strict import ConfigError, Count, Probability, Size, check_fields, check_name, checked, nearest
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,45 @@ def make_network(name: str, in_channels: int, out_channels: int, num_nodes: int,
         options: those of the entry, see `Network.options`.
     """
     network = find_network(name)
-    unknown = [option for option in options if option not in network.options]
-    if unknown:
-        raise ValueError(f"{unknown[0]}: expected an option of {name}: {', '.join(network.options)}")
+    check_options(name, options, network.options)
     if "num_nodes" in inspect.signature(network.build).parameters:
         options["num_nodes"] = num_nodes
     return network.build(in_channels, out_channels, **options)
 
 
+@dataclass(frozen=True)
+class NetworkConfig:
+    """One of the networks with a shape of their own (`NETWORKS`), which classify the nodes of one graph.
+
+    Args:
+        network: a name of `NETWORKS`.
+        in_channels: the width of the node features.
+        out_channels: the number of logits; 1 for two classes.
+        num_nodes: the nodes of the graph, for networks with a weight per node.
+        options: the options of the network, see `Network.options`.
+
+    >>> NetworkConfig("gprgnn", 16, 7, num_nodes=100).to_dict()["network"]
+    'gprgnn'
+    """
+
+    network: str
+    in_channels: Size
+    out_channels: Size
+    num_nodes: Count
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        find_network(self.network)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that JSON can hold."""
+        return asdict(self)
+
+
 def find_network(name: str) -> Network:
-    """The entry of a name; an unknown one lists the known ones."""
-    if name not in NETWORKS:
-        raise ValueError(f"network: expected one of {', '.join(NETWORKS)}, got {name!r}")
-    return NETWORKS[name]
+    """The entry of `NETWORKS` with this name; raises a `ConfigError` with the known names if there is none."""
+    return NETWORKS[check_name("network", name, NETWORKS, exact=True)]
 
 
 class _FAGCN(SIRNet):
@@ -87,7 +113,7 @@ class _FAGCN(SIRNet):
         dropout: Probability = 0.5,
         eps: float = 0.3,
     ) -> None:
-        super().__init__(
+        config = NetConfig.of(
             in_channels,
             hidden_channels,
             out_channels,
@@ -101,6 +127,7 @@ class _FAGCN(SIRNet):
             norm=None,
             act=None,
         )
+        super().__init__(config)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -187,20 +214,26 @@ MODEL_COLUMNS: tuple[str, ...] = ("name", "key", "title", "formula", "complexity
 
 
 def model_rows(name: str | None = None) -> list[tuple[str, ...]]:
-    """Every model that a row of an experiment can name, or those of one name or title, in any letter case.
+    """Every model that a row of an experiment can name, with the columns `MODEL_COLUMNS`.
 
-    An unknown one lists the known names.
+    Args:
+        name: the name or the title of a model, in any letter case; only models with it are listed. None lists all.
+
+    >>> [row[:3] for row in model_rows("FAGCN")]
+    [('fagcn', 'conv', 'FAGCN (layer)'), ('fagcn', 'network', 'FAGCN')]
     """
     tables: dict[str, Mapping[str, Conv | Network]] = {"conv": CONVS, "network": NETWORKS}
     models = [(key, model) for key, table in tables.items() for model in table.values()]
-    known = {text.casefold(): text for _, model in models for text in (model.title, model.name)}
-    if name is not None and name.casefold() not in known:
-        near = get_close_matches(name.casefold(), known, 1)
-        hint = f"; did you mean {known[near[0]]}?" if near else ""
-        names = dict.fromkeys(model.name for _, model in models)
-        raise ValueError(f"model: expected one of {', '.join(names)}, got {name!r}{hint}")
-    return [
-        (m.name, key, m.title, m.formula, m.complexity, m.reference, ", ".join(m.options))
-        for key, m in models
-        if name is None or name.casefold() in (m.name.casefold(), m.title.casefold())
-    ]
+    if name is not None:
+        found = [(key, model) for key, model in models if name.casefold() in _called(model)]
+        if not found:
+            names = dict.fromkeys(model.name for _, model in models)
+            hint = nearest(name, [*(model.title for _, model in models), *names])
+            raise ConfigError(f"model: expected one of {', '.join(names)}, got {name!r}{hint}")
+        models = found
+    return [(m.name, key, m.title, m.formula, m.complexity, m.reference, ", ".join(m.options)) for key, m in models]
+
+
+def _called(model: Conv | Network) -> tuple[str, str]:
+    """The name and the title of a model in small letters."""
+    return model.name.casefold(), model.title.casefold()

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sirgcn.ops import native, reference, triton_backend
 from sirgcn.ops.activation import Activation
+from sirgcn.ops.calls import are_saved_tensors_hooked, is_compiling, is_traced, is_transformed
 from sirgcn.ops.checks import check_devices, check_range
 from sirgcn.ops.door import opened, why_closed
 from sirgcn.ops.native import backend as native_backend
@@ -87,7 +88,7 @@ def sir_aggregate(
     taken in float32). A target without neighbours gets 0. The gradient
     reaches query, key, edge (or its table) and edge_weight; a second derivative is refused.
     """
-    if under_transform():
+    if is_transformed():
         raise RuntimeError(
             "sir_aggregate: torch.func transforms and forward-mode derivatives are not supported; "
             "SIRConv takes the plain PyG route under them"
@@ -139,14 +140,14 @@ def choose_backend(
             return name
         if backend is not None:
             raise RuntimeError(f"backend: {name} is not available here: {reason}")
-        if not is_elsewhere and not torch.compiler.is_compiling():
+        if not is_elsewhere and not is_compiling():
             _warn_of_fallback(name, reason)
     raise AssertionError("the reference serves every device")
 
 
 def _closed(tensors: Mapping[str, Tensor | None]) -> str | None:
     """Why the first tensor that is not plain is not; None where all are, and where torch traces with its own types."""
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+    if is_traced():
         return None
     for name, tensor in tensors.items():
         reason = None if tensor is None else why_closed(tensor)
@@ -158,21 +159,6 @@ def _closed(tensors: Mapping[str, Tensor | None]) -> str | None:
 @functools.cache
 def _warn_of_fallback(name: str, reason: str) -> None:
     warnings.warn(f"sirgcn: the backend {name} is not available, plain PyTorch takes its place: {reason}", stacklevel=4)
-
-
-def under_transform() -> bool:
-    """Whether torch.func or forward-mode AD is at work, through which an operator of ours would pass as a constant."""
-    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
-
-
-def is_watched() -> bool:
-    """Whether operators on the CPU are replaced, recorded or transformed, which a call of C would pass by."""
-    return (
-        torch.is_autocast_enabled("cpu")
-        or bool(torch._C._len_torch_dispatch_stack())
-        or torch._C._get_tracing_state() is not None
-        or under_transform()
-    )
 
 
 def check_nodes(query: Tensor, key: Tensor, neighbors: Neighbors, max_dim: float = math.inf) -> None:
@@ -262,7 +248,7 @@ def _check_edge_type(edge_type: Any, num_edges: int) -> None:
 
 def _types_in_range(edge_type: Tensor, num_types: int) -> Tensor:
     """The types of edges as a plain tensor, each of them checked in this call."""
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         edge_type = opened(edge_type)
     check_range(edge_type, num_types, "edge type[{}]", "the rows of the table", "type")
     return edge_type
@@ -275,7 +261,7 @@ def _dispatch(
     needs_grad = torch.is_grad_enabled() and any(
         tensor is not None and tensor.requires_grad for tensor in (query, key, terms.edge, terms.edge_weight)
     )
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+    if is_traced():
         return _aggregate(
             query, key, neighbors.tensors(), *terms, activation.name, activation.slope, backend, needs_grad
         )[0]
@@ -301,7 +287,7 @@ class _Aggregate(torch.autograd.Function):
         backend: str,
     ) -> Tensor:
         # What somebody packs away, as a checkpoint does, is computed again from what he gives back.
-        is_kept = ctx.needs_input_grad[0] and not _are_saved_tensors_hooked()
+        is_kept = ctx.needs_input_grad[0] and not are_saved_tensors_hooked()
         out, slopes = BACKENDS[backend].forward(query, key, neighbors, terms, activation, is_kept)
         # All that the backward pass reads and a user can change in place; the graph notices that by itself.
         ctx.save_for_backward(query, key, *terms)
@@ -333,11 +319,6 @@ class _Aggregate(torch.autograd.Function):
                 for g, tensor, needed in zip((grad_query, *grads), saved, ctx.needs_input_grad[:4], strict=True)
             )
         return *once_differentiable(grads, saved, "sir_aggregate"), None, None, None, None
-
-
-def _are_saved_tensors_hooked() -> bool:
-    """Whether tensors that a backward pass reads are packed away meanwhile: by a checkpoint, or onto a disk."""
-    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
 def once_differentiable(

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sirgcn.ops.calls import is_compiling, is_exporting
+
 
 def whole_number(value: Any, name: str, expected: str) -> int:
     """The value as an int, whatever type `operator.index` takes it from; a symbolic size of torch stays one."""
@@ -47,8 +49,8 @@ def check_range(index: Tensor, size: int, place: str, expected: str, entry: str 
         expected: what `size` is: `"the number of source nodes"`.
         entry: what an entry is.
     """
-    if torch.compiler.is_compiling():
-        if not torch.compiler.is_exporting():
+    if is_compiling():
+        if not is_exporting():
             is_inside = ((index >= 0) & (index < size)).all()
             torch._assert_async(is_inside, f"{place.format('...')}: expected 0 <= {entry} < {expected}")
         return

@@ -5,17 +5,15 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules import module as _hooks
 
 from sirgcn.ops import native
-from sirgcn.ops.activation import Activation, Sigma
-from sirgcn.ops.aggregate import is_watched, once_differentiable
+from sirgcn.ops.activation import Activation
+from sirgcn.ops.aggregate import once_differentiable
+from sirgcn.ops.calls import is_plain_call
 from sirgcn.ops.door import is_open
 from sirgcn.ops.native import network as native_network
 from sirgcn.ops.native.network import Inputs, Messages
-
-LINEAR = {(f"{room}.linear", "Linear") for room in ("torch.nn.modules", "torch_geometric.nn.dense", "sirgcn.nn")}
-"""Linear layers by their full names: all compute the same, and this room imports neither PyG nor the layers."""
+from sirgcn.ops.parts import known_parts
 
 
 class LinearMessage(NamedTuple):
@@ -56,57 +54,7 @@ def linear_message(network: nn.Module) -> LinearMessage | None:
 _IDENTITY = Activation("identity")
 
 
-def has_hooks(module: nn.Module) -> bool:
-    """Whether someone looks on as the module, or any module, is called or differentiated."""
-    return bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-        or _hooks._global_forward_hooks
-        or _hooks._global_forward_pre_hooks
-        or _hooks._global_backward_hooks
-        or _hooks._global_backward_pre_hooks
-    )
-
-
-def is_touched(module: nn.Module) -> bool:
-    """Whether a module may do more than its class says: it has hooks, or a `forward` of its own."""
-    return "forward" in module.__dict__ or has_hooks(module)
-
-
-def known_parts(module: nn.Module) -> list[Activation | nn.Module] | None:
-    """The activations and linear layers of a module in their order; None where it has anything else, or hooks."""
-    if is_touched(module):
-        return None
-    kind = type(module)
-    if kind is nn.Sequential:
-        found: list[Activation | nn.Module] = []
-        for child in module.children():
-            parts = known_parts(child)
-            if parts is None:
-                return None
-            found += parts
-        return found
-    if (kind.__module__, kind.__qualname__) in LINEAR:
-        return [module] if _has_plain_weights(module) else None
-    if type(module) is Sigma:
-        return [module.activation]
-    if kind is nn.Dropout and (not module.training or module.p == 0):
-        return []
-    known = Activation.of_module(module)
-    if known is None:
-        return None
-    return [] if known == _IDENTITY else [known]
-
-
-def _has_plain_weights(linear: nn.Module) -> bool:
-    """Whether a linear layer's weights are ordinary ones, also such that are not drawn yet."""
-    known = (Tensor, nn.Parameter, nn.parameter.UninitializedParameter, type(None))
-    return type(linear.weight) in known and type(linear.bias) in known
-
-
-def takes(message: LinearMessage, query: Tensor, key: Tensor, table: Tensor | None, num_edges: int) -> bool:
+def can_run(message: LinearMessage, query: Tensor, key: Tensor, table: Tensor | None, num_edges: int) -> bool:
     """Whether the kernel can work on these tensors: of one dtype, float32 or float64, on the CPU, nobody looking on."""
     tensors = [t for t in (query, key, table, message.weight, message.bias) if t is not None]
     return (
@@ -115,7 +63,7 @@ def takes(message: LinearMessage, query: Tensor, key: Tensor, table: Tensor | No
         and min(message.weight.shape) > 0
         and message.weight.size(1) == query.size(1)
         and num_edges <= torch.iinfo(torch.int32).max
-        and not is_watched()
+        and is_plain_call()
     )
 
 

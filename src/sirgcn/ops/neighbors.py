@@ -10,6 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from sirgcn.ops import native
+from sirgcn.ops.calls import is_compiling, is_traced
 from sirgcn.ops.checks import check_range, whole_number
 from sirgcn.ops.door import is_open, opened
 
@@ -26,7 +27,7 @@ def _outside_inference(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
+        if is_compiling() or not torch.is_inference_mode_enabled():
             return function(*args, **kwargs)
         with torch.inference_mode(False), torch.no_grad():
             return function(*args, **kwargs)
@@ -70,7 +71,7 @@ class Neighbors:
     is_checked: InitVar[bool] = field(default=False, kw_only=True)
 
     def __post_init__(self, is_checked: bool) -> None:
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return
         if not is_checked:
             _check_groupings(self.tensors(), self.num_sources, self.num_targets)
@@ -86,7 +87,7 @@ class Neighbors:
         Whatever reads the tensors calls this first, in a forward pass and again in its backward pass: C does not look
         at an index before it follows it. Code compiled by torch has its own checks.
         """
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return
         if self._versions is not None and self._versions != _versions(self.tensors()):
             raise RuntimeError(
@@ -120,10 +121,10 @@ class Neighbors:
         `torch.compile`, by an assertion in the compiled code. Under `torch.export` only shapes and dtypes are checked.
         """
         check_edge_index(edge_index)
-        if not torch.compiler.is_compiling():
+        if not is_compiling():
             edge_index = opened(edge_index)
         if size is None:
-            if torch.compiler.is_compiling():
+            if is_compiling():
                 raise ValueError("size: expected the number of nodes under torch.compile, got None")
             # At least 0: an edge_index of negative values only is refused for its first entry.
             size = max(0, int(edge_index.max()) + 1) if edge_index.numel() else 0
@@ -202,7 +203,7 @@ class Neighbors:
             return None, None
         check_reduce(reduce)
         known, versions = self._weights.get((reduce, dtype), (None, None))
-        if known is not None and (torch.compiler.is_compiling() or versions == _versions(known)):
+        if known is not None and (is_compiling() or versions == _versions(known)):
             return known
         if reduce == "sym_in" and self.num_sources != self.num_targets:
             raise ValueError(
@@ -211,7 +212,7 @@ class Neighbors:
             )
         source_degree = self.out_degree() if reduce == "sym" else self.in_degree()
         weights = rank_one_weights(reduce, self.in_degree(), source_degree, dtype)
-        if not torch.compiler.is_compiling():
+        if not is_compiling():
             self._weights[reduce, dtype] = weights, _versions(weights)
         return weights
 
@@ -300,9 +301,8 @@ def _check_groupings(graph: Sequence[Tensor], num_sources: int, num_targets: int
 def _groups_natively(edge_index: Tensor) -> bool:
     return (
         native.UNAVAILABLE is None
-        and not torch.compiler.is_compiling()
+        and not is_traced()
         and is_open(edge_index)
-        and not torch._C._len_torch_dispatch_stack()
         and not torch._C._are_functorch_transforms_active()
     )
 
@@ -317,7 +317,7 @@ def _group(by: Tensor, other: Tensor, num_groups: int) -> Grouping:
 
 def _compressed(ptr: Tensor, node: Tensor, groups: int, size: int, end: str) -> Grouping:
     """A checked grouping from the compressed and plain indices of a sparse tensor (torch does not check by default)."""
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         ptr, node = opened(ptr), opened(node)
         _check_compressed(ptr, node, groups, "adj_t")
         check_range(node, size, f"adj_t {end} index {{}}", f"the number of {end} nodes")

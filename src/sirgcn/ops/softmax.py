@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sirgcn.ops import native
-from sirgcn.ops.aggregate import is_watched, once_differentiable
+from sirgcn.ops.aggregate import once_differentiable
+from sirgcn.ops.calls import is_plain_call
 from sirgcn.ops.checks import check_devices
 from sirgcn.ops.door import address, flat, opened, why_closed
 from sirgcn.ops.neighbors import Neighbors
@@ -16,9 +17,9 @@ if native.UNAVAILABLE is None:
     import sirgcn.ops.native._kernels as _kernels
 
 
-def takes(scores: Tensor) -> bool:
+def can_run(scores: Tensor) -> bool:
     """Whether the kernel can work on the scores: float32 or float64, on the CPU, nobody looking on."""
-    return not torch.compiler.is_compiling() and native.takes_rows(scores) and not is_watched()
+    return is_plain_call() and native.takes_rows(scores)
 
 
 def edge_softmax(scores: Float[Tensor, "edges heads"], neighbors: Neighbors) -> Float[Tensor, "edges heads"]:

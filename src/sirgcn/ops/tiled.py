@@ -13,11 +13,13 @@ from torch.func import functional_call
 
 from sirgcn.ops import native
 from sirgcn.ops.aggregate import check_edge, check_nodes, check_width, choose_backend, once_differentiable
+from sirgcn.ops.calls import is_compiling, is_touched
 from sirgcn.ops.checks import whole_number
 from sirgcn.ops.door import opened
-from sirgcn.ops.linear_messages import aggregate, is_touched, known_parts, linear_message, takes
+from sirgcn.ops.linear_messages import aggregate, can_run, linear_message
 from sirgcn.ops.native.network import Messages
 from sirgcn.ops.neighbors import REDUCTIONS, Neighbors, check_reduce
+from sirgcn.ops.parts import known_parts
 from sirgcn.ops.reference import accumulation_dtype
 
 COMBINE: dict[str, Callable[[Tensor, Tensor, Tensor | None], Tensor]] = {
@@ -116,15 +118,15 @@ def tiled_aggregate(
                 )
     tensors = {"query": query, "key": key, "edge": table, "edge_weight": edge_weight}
     name = choose_backend(backend, query.device, tensors)
-    if name == "native" and combine == "add" and edge_weight is None and not torch.compiler.is_compiling():
+    if name == "native" and combine == "add" and edge_weight is None and not is_compiling():
         message = linear_message(network)
-        if message is not None and takes(message, query, key, table, neighbors.num_edges):
+        if message is not None and can_run(message, query, key, table, neighbors.num_edges):
             messages = Messages(message.first, message.second, neighbors, edge_type, reduce)
             return aggregate(message, messages, query, key, table)
     plan = _Plan(network, neighbors, edge_type, reduce, combine, tile)
     parameters = [p for p in network.parameters() if p.requires_grad]
     # One tile is the definition itself: nothing is gained by computing it twice.
-    if torch.compiler.is_compiling() or tile >= neighbors.num_edges:
+    if is_compiling() or tile >= neighbors.num_edges:
         return _untiled(plan, _Inputs(query, key, table, edge_weight))
     out: Tensor = _Tiled.apply(plan, query, key, table, edge_weight, *parameters)  # type: ignore[no-untyped-call]
     return out
@@ -134,7 +136,7 @@ def _default_tile(network: nn.Module, query: Tensor, key: Tensor) -> int:
     """Edges per tile; a network may widen a narrow input, so that its parameters' widths count too."""
     width = max(1, query.size(-1), key.size(-1))
     # A compiled network takes all edges at once, and a lazy parameter has no shape yet.
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         known = [p for p in network.parameters() if not isinstance(p, nn.parameter.UninitializedParameter)]
         width = max([width, *(size for p in known for size in p.shape)])
     return max(_MIN_TILE, _TILE_ELEMENTS // max(1, query.shape[:-2].numel() * width))
@@ -241,7 +243,7 @@ class _Plan:
 def _is_traced(tensors: list[Tensor]) -> bool:
     """Whether torch compiles or differentiates what is computed from these tensors."""
     needs_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    return needs_grad or torch.compiler.is_compiling()
+    return needs_grad or is_compiling()
 
 
 def _weights_of(tile: _Tile, inputs: _Inputs) -> Tensor | None:
@@ -268,7 +270,7 @@ def _untiled(plan: _Plan, inputs: _Inputs) -> Tensor:
         total = message.new_zeros(shape, dtype=accumulation_dtype(message.dtype))
         total = total.index_add(-2, tile.target, message.to(total.dtype))
         return plan.scale_targets(total).to(message.dtype)
-    if torch.compiler.is_compiling() or plan.neighbors.num_edges == 0:
+    if is_compiling() or plan.neighbors.num_edges == 0:
         # One more row of zeros is what a target without neighbours takes.
         message = torch.cat([message, message.new_zeros([*message.shape[:-2], 1, message.size(-1)])], -2)
         first = _first_max(message[..., :-1, :].detach(), tile.target, plan.neighbors.num_targets)

@@ -188,7 +188,8 @@ class Cell:
             start, model = ["reproduce", f"table{self.table.number}"], self.model
         elif self.all_runs:
             name, changes = split_name(self.all_runs[0].experiment)
-            start = ["reproduce", name] if name in packaged() else ["train", f"{name}.toml"]
+            changes = self.all_runs[0].record.get("overrides", changes)
+            start = ["reproduce", name if name in packaged() else f"{name}.toml"]
             model = self.all_runs[0].model
         else:
             return ""

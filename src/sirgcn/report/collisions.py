@@ -38,7 +38,7 @@ def look_at(
     """
     import torch
 
-    from sirgcn.data import catalog
+    from sirgcn.data.sets import catalog
     from sirgcn.engine.environment import commit, environment
     from sirgcn.engine.loop import Trainer
     from sirgcn.engine.network import build

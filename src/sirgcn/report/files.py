@@ -1,4 +1,4 @@
-"""The files of a report, as `sirgcn report` writes them."""
+"""The report as files: what `sirgcn results --write` writes."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

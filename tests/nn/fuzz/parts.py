@@ -10,10 +10,11 @@ from torch_geometric.typing import OptTensor
 
 from sirgcn.nn import SIRConv, SIRReadout
 from sirgcn.nn.baselines import GCN, SAGE
+from sirgcn.nn.blocks import Residual, Skip
 from sirgcn.nn.encoder import CategoricalEncoder
 from sirgcn.nn.linear import Linear
-from sirgcn.nn.models import _PostNorm, _Skip
 from sirgcn.ops.activation import Sigma
+from sirgcn.ops.rows import Rows
 
 
 class Lora(nn.Module):
@@ -84,18 +85,18 @@ class DoublingAggregation(SumAggregation):
         return 2 * super().forward(*args, **kwargs)
 
 
-class ScaledBlock(_PostNorm):
+class ScaledBlock(Residual):
     """A subclass of a block."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return 2 * super().forward(*args, **kwargs)  # type: ignore[operator]
+        return 2 * super().forward(*args, **kwargs)
 
 
-class ScaledSkip(_Skip):
+class ScaledSkip(Skip):
     """A subclass of a block with a skip connection."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return 2 * super().forward(*args, **kwargs)  # type: ignore[operator]
+        return 2 * super().forward(*args, **kwargs)
 
 
 class OwnMessage(SIRConv):
@@ -150,8 +151,8 @@ class OwnForward(SIRConv):
 class OwnConvolve(GCN):
     """A subclass of a baseline."""
 
-    def convolve(self, h: Any, *args: Any, **kwargs: Any) -> Tensor:
-        return super().convolve(h, *args, **kwargs) + h.mean()
+    def convolve(self, rows: Rows, *args: Any, **kwargs: Any) -> Tensor:
+        return super().convolve(rows, *args, **kwargs) + rows.expand().mean()
 
 
 class OwnSage(SAGE):

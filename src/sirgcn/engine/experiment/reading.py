@@ -1,5 +1,7 @@
 """Experiments from TOML files: by name or path, built on another one by `like`, changed by overrides."""
 
+import hashlib
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -9,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sirgcn.engine.experiment.paths import are_rows, from_home, with_columns
-from sirgcn.engine.experiment.sorts import SECTIONS, SORTS, Experiment, TrainingExperiment
+from sirgcn.engine.experiment.sorts import LONGEST_NAME, SECTIONS, SORTS, Experiment, TrainingExperiment
 from sirgcn.strict import ConfigError, check_name, from_dict, read
 
 FOLDER = files("sirgcn") / "experiments"
@@ -17,6 +19,9 @@ FOLDER = files("sirgcn") / "experiments"
 
 # What experiments of different sorts can share.
 _SHARED = ("data", "preset", "variant", "redraw", "columns", "models")
+
+# Fields of an experiment that a file does not set.
+_NOT_IN_FILES = ("folder", "overrides")
 
 # The former values of the former key `kind`.
 _FORMER = {"runtime": "inference", "complexity": "growth"}
@@ -42,7 +47,7 @@ def load(name: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     - From an experiment of another sort, only data, columns and models are taken over, and the training if it trains.
 
     Overrides (`train.lr=1e-3`) change keys. An experiment that they change has a name of its own and belongs to no
-    table, so that its results stay apart.
+    table, so that its results stay apart. The name lists the overrides, or has their hash if they are long.
 
     A relative path in a file starts at the folder of that file. A relative path in an override starts at the working
     directory. `~` is the home directory of the user.
@@ -62,11 +67,14 @@ def load(name: str | Path, overrides: Sequence[str] = ()) -> Experiment:
             data = with_columns(data, Path.cwd())
     if overrides:
         data |= {"name": _changed_name(stem, overrides), "table": None}
+    for key in _NOT_IN_FILES:
+        if key in data:
+            raise ConfigError(f"{where}: unknown key {key!r}")
     sort = _sort_of(data, where)
     _check_sections(data, sort, where)
     experiment: Experiment = from_dict(SORTS[sort], {"name": stem, **data, "sort": sort}, where)
     check_names(experiment, where)
-    return replace(experiment, folder=Path(where).parent)
+    return replace(experiment, folder=Path(where).parent, overrides=tuple(overrides))
 
 
 def load_training(name: str | Path, overrides: Sequence[str] = ()) -> TrainingExperiment:
@@ -98,15 +106,21 @@ def of_table(table: int, overrides: Sequence[str] = ()) -> tuple[Experiment, ...
 def split_name(name: str) -> tuple[str, list[str]]:
     """The name of an experiment and the overrides that a changed one is named after.
 
+    A name with the hash of long overrides does not tell them. The records of such an experiment list them.
+
     >>> split_name("zinc+train.lr=1e-3")
     ('zinc', ['train.lr=1e-3'])
     """
     stem, *overrides = re.split(r"\+(?=[A-Za-z_][\w.]*=)", name)
-    return stem, overrides
+    return re.sub(r"\+set-[0-9a-f]{16}$", "", stem), overrides
 
 
 def _changed_name(stem: str, overrides: Sequence[str]) -> str:
-    return re.sub(r"[^A-Za-z0-9.=_+-]+", "_", "+".join([stem, *overrides]))
+    """The name of a changed experiment: with its overrides, or with their hash where that would be too long."""
+    name = re.sub(r"[^A-Za-z0-9.=_+-]+", "_", "+".join([stem, *overrides]))
+    if len(name.encode()) <= LONGEST_NAME:
+        return name
+    return f"{stem}+set-{hashlib.sha256(json.dumps(overrides).encode()).hexdigest()[:16]}"
 
 
 def _read(name: str | Path, beside: Path = Path(), readers: tuple[str, ...] = ()) -> tuple[str, str, dict[str, Any]]:

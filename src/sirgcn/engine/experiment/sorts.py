@@ -59,6 +59,8 @@ class Experiment(ABC):
         reduced: the settings of the protocol that a reduced run changes.
         folder: the folder at which relative paths in the options of columns start. It is the folder of the file, and
             not a key of the file.
+        overrides: the changes of settings that the name stands for, such as `train.lr=1e-3`. They are not a key of the
+            file.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Experiment(ABC):
     scale: float = 1.0
     reduced: dict[str, Any] = field(default_factory=dict)
     folder: Path = Path()
+    overrides: tuple[str, ...] = ()
 
     is_timed = False
     """Whether the result is a time. Timed runs are made one at a time, on the CPU."""

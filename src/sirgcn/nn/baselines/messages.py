@@ -1,0 +1,96 @@
+"""Sums, maxima and attention over N(u) on the fused aggregation: what the other models of the tables are made of."""
+
+import functools
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.utils import softmax
+
+from sirgcn.ops import Activation, Neighbors, sir_aggregate, tiled_aggregate
+from sirgcn.ops.calls import is_compiling
+from sirgcn.ops.checks import check_devices
+from sirgcn.ops.door import is_open
+from sirgcn.ops.scores import contextual_scores
+from sirgcn.ops.softmax import can_run, edge_softmax
+
+
+def weighted_sum(h: Tensor, graph: Neighbors, reduce: str = "sum", edge_weight: Tensor | None = None) -> Tensor:
+    """The sum of w_uv a_u b_v h_v over N(u), with the weights of a reduction of `sir_aggregate`."""
+    return sir_aggregate(_nothing(h, graph), h, graph, None, edge_weight, "identity", reduce)
+
+
+def _nothing(h: Tensor, graph: Neighbors) -> Tensor:
+    """Zeros for a query, one row for all nodes: it stays in a cache."""
+    return h.new_zeros(h.size(-1)).expand(graph.num_targets, -1)
+
+
+def maximum(h: Tensor, graph: Neighbors) -> Tensor:
+    """The maximum of h_v over N(u), 0 where it is empty."""
+    check_devices({"h": h, "graph": graph})
+    graph.check_frozen()
+    # torch's kernel for sparse matrices looks at memory without asking whether a subclass has any.
+    if is_compiling() or not is_open(h):
+        return tiled_aggregate(nn.Identity(), _nothing(h, graph), h, graph, reduce="max")
+    _spend_notice()
+    ptr, source, _ = graph.by_target
+    ones, size = h.new_ones(graph.num_edges), (graph.num_targets, graph.num_sources)
+    adjacency = torch.sparse_csr_tensor(ptr, source, ones, size, device=h.device, check_invariants=False)
+    # torch's own kernel: over ten times faster than tiles of edges.
+    return torch.sparse.mm(adjacency, h, "amax")
+
+
+@functools.cache
+def _spend_notice() -> None:
+    """torch says once in a process that its CSR tensors are in beta; of ours the user need not know."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start, empty = torch.zeros(1, dtype=torch.int64, device="cpu"), torch.zeros(0, dtype=torch.int64, device="cpu")
+        torch.sparse_csr_tensor(start, empty, empty, (0, 0))
+
+
+def deviation(h: Tensor, graph: Neighbors, eps: float) -> Tensor:
+    """sqrt(variance + eps) of h_v over N(u), in two passes: squares of large numbers do not cancel."""
+    # The variance's derivative by the mean is 0.
+    mean = weighted_sum(h.detach(), graph, "mean")
+    return (sir_aggregate(-mean, h, graph, activation="square", reduce="mean") + eps).sqrt()
+
+
+def edge_scores(score: Callable[[Tensor, Tensor], Tensor], query: Tensor, key: Tensor, graph: Neighbors) -> Tensor:
+    """score(q_u, k_v) of every edge, `(|E|, H)`, from gathered rows: for few numbers a node."""
+    source, target = graph.edge_index
+    return score(query.index_select(0, target), key.index_select(0, source))
+
+
+def head_scores(query: Tensor, key: Tensor, weight: Tensor, graph: Neighbors, activation: str) -> Tensor:
+    """a_h . sigma(q_u + k_v) of every edge and head, `(|E|, H)`.
+
+    Shapes: query and key `(|V|, H, F)`, weight a `(H, F)`.
+    """
+    if is_compiling():
+        sigma = Activation.parse(activation)
+        return edge_scores(lambda q, k: (sigma(q + k) * weight).sum(-1), query, key, graph)
+    heads = zip(query.unbind(1), key.unbind(1), weight, strict=True)
+    return torch.stack([contextual_scores(*head, graph, activation) for head in heads]).t()
+
+
+def dot_scores(query: Tensor, key: Tensor, graph: Neighbors) -> Tensor:
+    """q_u . k_v of every edge and head, `(|E|, H)`, query and key `(|V|, H, F)`."""
+    if is_compiling():
+        return edge_scores(lambda q, k: (q * k).sum(-1), query, key, graph)
+    heads = zip(query.unbind(1), key.unbind(1), strict=True)
+    return torch.stack([contextual_scores(_nothing(q, graph), k, q, graph, "identity") for q, k in heads]).t()
+
+
+def attend(scores: Tensor, value: Tensor, graph: Neighbors) -> Tensor:
+    """The heads' sums of softmax(scores) times value over N(u), side by side.
+
+    Shapes: scores `(|E|, H)`, value `(|V|, H, F)`, result `(|V|, H * F)`.
+    """
+    if can_run(scores):
+        alpha = edge_softmax(scores, graph)
+    else:
+        alpha = softmax(scores, graph.edge_index[1].long(), num_nodes=value.size(0))
+    heads = (weighted_sum(v, graph, "sum", a) for v, a in zip(value.unbind(1), alpha.unbind(1), strict=True))
+    return torch.cat(list(heads), dim=-1)

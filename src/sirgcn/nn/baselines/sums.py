@@ -1,0 +1,228 @@
+"""Convolutions that sum, average or compare the neighbours' rows: MLP, GCN, GraphSAGE, GIN, PNA and EGC."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.nn.inits import zeros
+
+from sirgcn.nn.baselines.baseline import Baseline, check_names, checked_heads
+from sirgcn.nn.baselines.messages import deviation, maximum, weighted_sum
+from sirgcn.nn.linear import Linear
+from sirgcn.ops import Neighbors
+from sirgcn.ops.linear import linear
+from sirgcn.ops.parts import known_parts
+from sirgcn.ops.rows import Rows
+from sirgcn.strict import Probability, Size, check_name, checked
+
+
+class MLP(Baseline):
+    """W h_u + b: with it a network is an MLP that does not see the graph."""
+
+    @checked
+    def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0) -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        self.lin = Linear(in_channels, out_channels)
+
+    def convolve(self, rows: Rows, graph: Neighbors) -> Tensor:
+        return rows.map(self.lin).expand()
+
+
+class GCN(Baseline):
+    """DGL's GraphConv: the sum of W h_v / sqrt(in_degree(u) * out_degree(v)), plus b; times edge weights if given."""
+
+    @checked
+    def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0) -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        self.lin = Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
+        self.bias = nn.Parameter(torch.zeros(out_channels))
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        zeros(self.bias)
+
+    def convolve(self, rows: Rows, graph: Neighbors, edge_weight: Tensor | None = None) -> Tensor:
+        return weighted_sum(rows.map(self.lin).expand(), graph, "sym", edge_weight) + self.bias
+
+
+class SAGE(Baseline):
+    """W h_u + b + W_N mean(h_v), or with `aggr="pool"` W_N max(relu(W_P h_v + b_P)).
+
+    The weights of `"pool"`, the form of Tables 1 and 2, are drawn as DGL draws them, 2.4 times as large as torch does:
+    with torch's, runs on HeteroEdgeCount end in worse minima.
+    """
+
+    @checked
+    def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0, aggr: str = "mean") -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        check_name("aggr", aggr, ("mean", "pool"), exact=True)
+        self.lin_pool = Linear(in_channels, in_channels) if aggr == "pool" else None
+        self.lin_neighbors = Linear(in_channels, out_channels, bias=False)
+        self.lin_self = Linear(in_channels, out_channels)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        if self.lin_pool is not None:
+            for lin in (self.lin_pool, self.lin_neighbors, self.lin_self):
+                nn.init.xavier_uniform_(lin.weight, gain=math.sqrt(2))
+
+    def convolve(self, rows: Rows, graph: Neighbors) -> Tensor:
+        if self.lin_pool is None:
+            neighbors = weighted_sum(rows.map(self.lin_neighbors).expand(), graph, "mean")
+        else:
+            neighbors = self.lin_neighbors(maximum(rows.map(self.lin_pool).expand().relu(), graph))
+        return rows.map(self.lin_self).expand() + neighbors
+
+
+class GIN(Baseline):
+    """MLP(h_u + sum(h_v)): eps is 0, and a ReLU follows every layer of the MLP, the last one too."""
+
+    projects_first = False
+
+    @checked
+    def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0, mlp_layers: Size = 2) -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        if mlp_layers < 1:
+            raise ValueError(f"mlp_layers: expected at least 1, got {mlp_layers}")
+        widths = [in_channels, *[out_channels] * (mlp_layers - 1)]
+        self.mlp = nn.Sequential(*(m for width in widths for m in (Linear(width, out_channels), nn.ReLU())))
+
+    def convolve(self, rows: Rows, graph: Neighbors) -> Tensor:
+        h = rows.expand()
+        return self.mlp(h + weighted_sum(h, graph))
+
+
+class PNA(Baseline):
+    r"""DGL's PNAConv with one tower and no residual.
+
+    With messages m = W_M [h_v || h_u] + b_M, the aggregators' results times every scaler side by side as a_u, and n the
+    nodes of u's graph: leaky_relu(W_X norm((W_U [h_u || a_u] + b_U) / sqrt(n)) + b_X), where norm is a batch norm.
+    W_M is linear, so that its products are per node and only the aggregators pass over edges.
+
+    Args:
+        aggregators: of `sum`, `mean`, `max`, `min`, `std`; a node without neighbours gets 0.
+        scalers: of `identity`, `amplification` (log(D + 1) / delta, D the in-degree), `attenuation` (its inverse).
+        delta: the mean of log(D + 1) over the training nodes.
+    """
+
+    AGGREGATORS = ("sum", "mean", "max", "min", "std")
+    SCALERS = ("identity", "amplification", "attenuation")
+
+    @checked
+    def __init__(
+        self,
+        in_channels: Size,
+        out_channels: Size,
+        dropout: Probability = 0.0,
+        aggregators: Sequence[str] = ("sum", "max", "std"),
+        scalers: Sequence[str] = ("identity",),
+        delta: float = 1.0,
+    ) -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        check_names("aggregators", aggregators, self.AGGREGATORS)
+        check_names("scalers", scalers, self.SCALERS)
+        self.aggregators, self.scalers, self.delta = tuple(aggregators), tuple(scalers), delta
+        self.lin_message = Linear(2 * in_channels, in_channels)
+        self.lin_update = Linear((len(aggregators) * len(scalers) + 1) * in_channels, out_channels)
+        self.norm = nn.BatchNorm1d(out_channels)
+        self.lin_mix = Linear(out_channels, out_channels)
+
+    def convolve(self, rows: Rows, graph: Neighbors, batch: Tensor | None = None) -> Tensor:
+        query, key, graph = self._messages(rows, graph)
+        degree = graph.in_degree().to(rows.dtype).unsqueeze(-1)
+        found = torch.cat([self._aggregated(name, query, key, graph, degree) for name in self.aggregators], dim=-1)
+        scale = degree.clamp(min=1).log1p() / self.delta
+        factor = {"amplification": scale, "attenuation": scale.reciprocal()}
+        scaled = (found * factor[name] if name in factor else found for name in self.scalers)
+        updated = self.lin_update(torch.cat([rows.expand(), *scaled], dim=-1))
+        return F.leaky_relu(self.lin_mix(self.norm(updated * _nodes_of_graph(updated, batch).rsqrt())))
+
+    def _messages(self, rows: Rows, graph: Neighbors) -> tuple[Tensor, Tensor, Neighbors]:
+        """Query, key and graph with q_u + k_v for the message from v to u.
+
+        Where somebody put another module in the place of W_M, or looks on at it, it is called with all edges, and the
+        keys are their messages.
+        """
+        if known_parts(self.lin_message) != [self.lin_message]:
+            source, target = graph.edge_index
+            h = rows.expand()
+            key = self.lin_message(torch.cat([h.index_select(0, source), h.index_select(0, target)], dim=-1))
+            edge = torch.arange(graph.num_edges, dtype=target.dtype, device=target.device)
+            messages = Neighbors.from_edge_index(torch.stack([edge, target]), (graph.num_edges, graph.num_targets))
+            return torch.zeros_like(h), key, messages
+        of_source, of_target = self.lin_message.weight.split(self.in_channels, dim=1)
+        query = rows.map(lambda h: linear(h, of_target, self.lin_message.bias)).expand()
+        return query, rows.map(lambda h: linear(h, of_source)).expand(), graph
+
+    @staticmethod
+    def _aggregated(name: str, query: Tensor, key: Tensor, graph: Neighbors, degree: Tensor) -> Tensor:
+        """The aggregator of q_u + k_v over N(u), from that of k_v alone."""
+        if name == "sum":
+            return degree * query + weighted_sum(key, graph)
+        if name == "std":
+            # DGL adds 1e-30, with which the gradient of equal messages would be that of their rounding.
+            return (degree > 0) * deviation(key, graph, 1e-10)
+        if name == "mean":
+            of_keys = weighted_sum(key, graph, "mean")
+        else:
+            of_keys = maximum(key, graph) if name == "max" else -maximum(-key, graph)
+        return (degree > 0) * query + of_keys
+
+
+class EGC(Baseline):
+    """Per head h the sum over aggregators and bases of w_{u,h,+,b} * aggregated(W_b h_v), w = W_W h_u + b_W; plus b.
+
+    Args:
+        heads: H, by which the width of a basis is smaller than `out_channels`.
+        bases: B.
+        aggregators: of `sum`, `mean`, `sym_in` (1 / sqrt of the in-degrees of both ends), `max`, `std`. EGC-S has
+            `sym_in`; EGC-M is what its authors took for ZINC, with `sym_in` for `sum` that of CIFAR10.
+    """
+
+    AGGREGATORS = ("sum", "mean", "sym_in", "max", "std")
+
+    @checked
+    def __init__(
+        self,
+        in_channels: Size,
+        out_channels: Size,
+        dropout: Probability = 0.0,
+        heads: Size = 8,
+        bases: Size = 4,
+        aggregators: Sequence[str] = ("sym_in",),
+    ) -> None:
+        super().__init__(in_channels, out_channels, dropout)
+        self.heads, self.bases = checked_heads(heads, out_channels), bases
+        check_names("aggregators", aggregators, self.AGGREGATORS)
+        self.aggregators = tuple(aggregators)
+        self.lin_bases = Linear(in_channels, bases * out_channels // heads, bias=False, weight_initializer="glorot")
+        self.lin_weights = Linear(in_channels, heads * bases * len(aggregators))
+        self.bias = nn.Parameter(torch.zeros(out_channels))
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        zeros(self.bias)
+
+    def convolve(self, rows: Rows, graph: Neighbors) -> Tensor:
+        bases = rows.map(self.lin_bases).expand()
+        found = torch.stack([self._aggregated(name, bases, graph) for name in self.aggregators], dim=1)
+        terms = len(self.aggregators) * self.bases
+        weights = rows.map(self.lin_weights).expand().view(-1, self.heads, terms)
+        out = weights @ found.view(-1, terms, self.out_channels // self.heads)
+        return out.flatten(1) + self.bias
+
+    @staticmethod
+    def _aggregated(name: str, rows: Tensor, graph: Neighbors) -> Tensor:
+        if name == "max":
+            return maximum(rows, graph)
+        return deviation(rows, graph, 1e-5) if name == "std" else weighted_sum(rows, graph, name)
+
+
+def _nodes_of_graph(h: Tensor, batch: Tensor | None) -> Tensor:
+    """The number of nodes of every node's graph, `(|V|, 1)`; one graph without `batch`."""
+    if batch is None:
+        return h.new_full((h.size(0), 1), h.size(0))
+    return batch.bincount().index_select(0, batch).to(h.dtype).unsqueeze(-1)
