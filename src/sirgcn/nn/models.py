@@ -344,7 +344,7 @@ class SIRNet(nn.Module):
         h = self.encoder_act(self.encoder(x))
         if self.positional is not None:
             if pe is None:
-                raise ValueError(f"pe: this model expects a {self.positional.kind} encoding, got None")
+                raise ValueError(f"pe: this model expects a {self.positional.encoding} encoding, got None")
             h = self.positional(h, pe)
         h = self.input_dropout(h)
         return h if self.random_features is None else self.random_features(h)
