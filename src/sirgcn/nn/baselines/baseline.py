@@ -21,6 +21,14 @@ class Baseline(nn.Module):
         in_channels: the width of h.
         out_channels: the width of the output.
         dropout: the dropout on h, before everything else.
+
+    >>> import torch
+    >>> from sirgcn.nn.baselines.messages import weighted_sum
+    >>> class Sum(Baseline):
+    ...     def convolve(self, rows, graph):
+    ...         return weighted_sum(rows.expand(), graph)
+    >>> Sum(1, 1)(torch.tensor([[1.0], [2.0]]), torch.tensor([[0], [1]])).tolist()
+    [[0.0], [1.0]]
     """
 
     # The formula of a layer: convolve(rows, graph, ...), with the extra inputs of `Conv.extra_inputs`.

@@ -47,6 +47,11 @@ class NodeNetwork(nn.Module):
         in_channels: the width of x.
         out_channels: the number of logits. 1 stands for two classes, whose logit is the difference of their scores, as
             in a softmax.
+
+    >>> network, x, edge_index = H2GCN(3, 4).eval(), torch.randn(5, 3), torch.tensor([[0, 1], [1, 2]])
+    >>> prepared = network.prepare(x, edge_index)
+    >>> torch.equal(network(x, prepared), network(x, edge_index))
+    True
     """
 
     # The formula of a network: scores (|V|, classes) from x and the prepared graph.
