@@ -1,4 +1,4 @@
-"""Every example runs as its reader would run it, on little data."""
+"""Every example runs as a user would run it, on little data."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def rows(example: str, arguments: str) -> dict[str, str]:
-    """The last column of the table that an example prints, by the first one."""
+    """The last column of the table that an example prints, by the entries of the first column."""
     command = [sys.executable, str(EXAMPLES / example), *arguments.split()]
     out = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True).stdout
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line.count("│") > 1]

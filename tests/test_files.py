@@ -1,4 +1,4 @@
-"""Files are there in full or not at all, on a disk that is full as well."""
+"""Files are written completely or not at all, also on a full disk."""
 
 import os
 import subprocess
@@ -15,11 +15,11 @@ import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)), resource.RLIM_INFINITY))
 """
-"""A process in which no file can grow beyond a number of bytes: the system refuses the write, as on a full disk."""
+"""The first lines of a process in which no file can grow beyond a number of bytes, as on a full disk."""
 
 
 def limited(code: str, *arguments: str | Path, size: int = 1000) -> subprocess.CompletedProcess[str]:
-    """Run Python code in such a process."""
+    """Run Python code in a process in which files cannot grow beyond `size` bytes."""
     command = [sys.executable, "-c", LIMITED + code, str(size), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -57,7 +57,7 @@ def test_full_disk_leaves_no_half_of_a_report_and_is_one_line_with_the_path(tmp_
     found = limited("from sirgcn.cli import main\nmain()", command, *places[command])
     assert found.returncode == 2
     assert "Traceback" not in found.stderr
-    # Matplotlib may say before that it cannot keep its list of fonts.
+    # Before that, Matplotlib may warn that it cannot save its list of fonts.
     (line,) = (line for line in found.stderr.splitlines() if line.startswith("error: "))
     assert found.stderr.rstrip().endswith(line)
     assert str(out) in line

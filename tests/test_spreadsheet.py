@@ -1,4 +1,4 @@
-"""No cell of a CSV file that the product writes is a formula to a spreadsheet."""
+"""No spreadsheet reads a cell of our CSV files as a formula."""
 
 import csv
 import io

@@ -13,7 +13,7 @@ from torch_geometric.nn import GATv2Conv
 
 from sirgcn import SIRConv
 from sirgcn.ops import reference
-from sirgcn.ops.aggregate import BACKENDS, Backend, backends
+from sirgcn.ops.backend import BACKENDS, Backend, backends
 from sirgcn.strict import ConfigError
 from sirgcn.testing import (
     BACKEND_LAWS,

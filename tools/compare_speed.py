@@ -74,18 +74,29 @@ def main() -> None:
 def measured(arguments: argparse.Namespace) -> Iterator[tuple[str, list[float]]]:
     """The rows that are asked for: the title and the ratio of every pair of samples."""
     if arguments.samples:
-        ours, theirs = (
-            start(checkout, "compare_speed.py", "--child", "--clock", arguments.clock)
-            for checkout in (ROOT, arguments.other)
-        )
-        for title in json.loads(ask(ours, "names")):
-            if arguments.only in title:
-                yield title, call_ratios(title, ours, theirs, arguments.samples)
-        for process in (ours, theirs):
-            process.communicate()
-    for title in EPOCHS:
-        if arguments.epochs and arguments.only in title and (title != "epoch of ZINC" or "SIRGCN_DATA" in os.environ):
+        yield from measured_calls(arguments)
+    if arguments.epochs:
+        for title in timed_epochs(arguments.only):
             yield title, epoch_ratios(title, arguments.other, arguments.epochs)
+
+
+def measured_calls(arguments: argparse.Namespace) -> Iterator[tuple[str, list[float]]]:
+    """The rows of the calls, which one process of each checkout times in turn."""
+    ours, theirs = (
+        start(checkout, "compare_speed.py", "--child", "--clock", arguments.clock)
+        for checkout in (ROOT, arguments.other)
+    )
+    for title in json.loads(ask(ours, "names")):
+        if arguments.only in title:
+            yield title, call_ratios(title, ours, theirs, arguments.samples)
+    for process in (ours, theirs):
+        process.communicate()
+
+
+def timed_epochs(only: str) -> list[str]:
+    """The titles of the epochs that contain a text. ZINC needs the data folder."""
+    titles = [title for title in EPOCHS if only in title]
+    return titles if os.environ.get("SIRGCN_DATA") else [title for title in titles if title != "epoch of ZINC"]
 
 
 def call_ratios(

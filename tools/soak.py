@@ -1,4 +1,4 @@
-"""Run the long forms of fuzzing and kills: `python tools/soak.py [--only NAME ...] [--out FILE]`.
+"""Run the long forms of fuzzing, kills and corruption: `python tools/soak.py [--only NAME ...] [--out FILE]`.
 
 `make test` runs about a tenth of each. Every check runs in a process of its own and has a time limit. A check fails
 where its process crashes, finds a difference or exceeds the limit. The checks, the machine and the results are written

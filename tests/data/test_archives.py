@@ -1,4 +1,4 @@
-"""Nothing leaves the folder, nothing but plain files comes out, and nothing comes out that is too large."""
+"""Archives unpack only plain files, only inside the folder, and only up to a limit of size."""
 
 import io
 import stat
@@ -89,17 +89,17 @@ def test_every_name_is_refused_or_stays_inside(pack: Pack, name: str, tmp_path_f
         assert sum(path.is_file() for path in folder.rglob("*")) == 1 + sum(path.is_file() for path in out.rglob("*"))
 
 
-@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFIFO, stat.S_IFBLK, stat.S_IFSOCK])
-def test_links_and_devices_in_a_zip_are_refused(kind: int, tmp_path: Path) -> None:
-    refused(zipped(tmp_path / "a", {"link": b"/etc/passwd"}, kind | 0o777), "link or device")
+@pytest.mark.parametrize("mode", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFIFO, stat.S_IFBLK, stat.S_IFSOCK])
+def test_links_and_devices_in_a_zip_are_refused(mode: int, tmp_path: Path) -> None:
+    refused(zipped(tmp_path / "a", {"link": b"/etc/passwd"}, mode | 0o777), "link or device")
 
 
 @pytest.mark.parametrize(
-    "kind",
+    "mode",
     [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.GNUTYPE_SPARSE],
 )
-def test_links_and_devices_in_a_tar_are_refused(kind: bytes, tmp_path: Path) -> None:
-    refused(tarred(tmp_path / "a", {"link": b""}, type=kind, linkname="/etc/passwd"), "link or device")
+def test_links_and_devices_in_a_tar_are_refused(mode: bytes, tmp_path: Path) -> None:
+    refused(tarred(tmp_path / "a", {"link": b""}, type=mode, linkname="/etc/passwd"), "link or device")
 
 
 @pytest.mark.parametrize("pack", PACKERS)

@@ -1,4 +1,4 @@
-"""A description's figures equal the plain definitions, and its warnings find what gives a target away."""
+"""A description's figures equal the plain definitions, and its warnings find columns that reveal the target."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Downloads end in the whole file or in a message that says what to do, whatever the server does."""
+"""Whatever the server does, a download ends with the complete file or with a message that says what to do."""
 
 import hashlib
 import re

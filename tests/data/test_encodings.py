@@ -107,34 +107,34 @@ def test_both_encodings_are_pyg_s_on_simple_graphs() -> None:
     torch.testing.assert_close(laplacian(stored([PATH]), 3).abs(), vectors.abs().float(), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", ENCODINGS)
-def test_a_large_graph_takes_another_way_to_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_large_graph_takes_another_way_to_the_same(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # A path beside a ring: eigenvalues that differ, and eigenvectors of more than 20 nodes.
     edges = tuple((a, b) for i in range(30) for a, b in ((i, i + 1), (i + 1, i)))
     large = stored([Graph(edges, 31, 31)])
-    dense = ENCODINGS[kind](large, 5)
+    dense = ENCODINGS[encoding](large, 5)
     monkeypatch.setattr(encodings, "_DENSE", 20)
     monkeypatch.setattr(encodings, "_BLOCK", 100)
-    torch.testing.assert_close(ENCODINGS[kind](large, 5), dense, atol=1e-5, rtol=0)
+    torch.testing.assert_close(ENCODINGS[encoding](large, 5), dense, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", ENCODINGS)
-def test_edge_cases_have_finite_encodings(kind: str) -> None:
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_edge_cases_have_finite_encodings(encoding: str) -> None:
     cases = [graph for graph in (*EDGE_CASES.values(), RICH) if graph.num_sources == graph.num_targets > 0]
     for size in (1, 3, 20):
-        assert bool(ENCODINGS[kind](stored(cases), size).isfinite().all())
+        assert bool(ENCODINGS[encoding](stored(cases), size).isfinite().all())
         for graph in cases:
-            assert ENCODINGS[kind](stored([graph]), size).shape == (graph.num_targets, size)
+            assert ENCODINGS[encoding](stored([graph]), size).shape == (graph.num_targets, size)
 
 
-@pytest.mark.parametrize("kind", ENCODINGS)
-def test_the_global_generator_is_neither_read_nor_moved(kind: str) -> None:
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_the_global_generator_is_neither_read_nor_moved(encoding: str) -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    first = ENCODINGS[kind](stored([RICH, RING]), 4)
+    first = ENCODINGS[encoding](stored([RICH, RING]), 4)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
-    assert torch.equal(ENCODINGS[kind](stored([RICH, RING]), 4), first)
+    assert torch.equal(ENCODINGS[encoding](stored([RICH, RING]), 4), first)
 
 
 def test_a_graph_without_nodes_among_others_is_passed_over() -> None:
@@ -147,18 +147,18 @@ def test_a_graph_without_nodes_among_others_is_passed_over() -> None:
     assert torch.equal(random_walk(Graphs(**fields, level="node"), 3), random_walk(graphs, 3))
 
 
-@pytest.mark.parametrize("kind", ENCODINGS)
+@pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("graphs", [[RICH], [RICH, RING, PATH]])
-def test_a_task_gets_its_encodings_and_their_width(tmp_path: Path, kind: str, graphs: list[Graph]) -> None:
+def test_a_task_gets_its_encodings_and_their_width(tmp_path: Path, encoding: str, graphs: list[Graph]) -> None:
     plain = task(stored(graphs))
-    found = with_encodings(plain, kind, 4, tmp_path)
+    found = with_encodings(plain, encoding, 4, tmp_path)
     assert found.schema.encodings == 4
-    assert found.details["encodings"] == {"kind": kind, "size": 4}
-    assert torch.equal(found.graphs.pe, ENCODINGS[kind](plain.graphs, 4))  # type: ignore[arg-type]
+    assert found.details["encodings"] == {"encoding": encoding, "size": 4}
+    assert torch.equal(found.graphs.pe, ENCODINGS[encoding](plain.graphs, 4))  # type: ignore[arg-type]
     batch = next(found.batches("train"))
     assert batch.pe.shape == (plain.graphs.num_nodes, 4)
     assert plain.graphs.pe is None
-    assert with_encodings(found, kind, 2, tmp_path).schema.encodings == 2
+    assert with_encodings(found, encoding, 2, tmp_path).schema.encodings == 2
 
 
 def test_what_was_computed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,13 +181,13 @@ def test_what_was_computed_is_read_again(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("field", "kind", "size"), [("kind", "laplace", 3), ("size", "laplacian", 0), ("size", "degree", -1)]
+    ("field", "encoding", "size"), [("encoding", "laplace", 3), ("size", "laplacian", 0), ("size", "degree", -1)]
 )
-def test_unknown_encodings_are_refused(tmp_path: Path, field: str, kind: str, size: int) -> None:
+def test_unknown_encodings_are_refused(tmp_path: Path, field: str, encoding: str, size: int) -> None:
     with pytest.raises(DataError) as refused:
-        with_encodings(task(stored([RICH])), kind, size, tmp_path)
+        with_encodings(task(stored([RICH])), encoding, size, tmp_path)
     assert refused.value.field == field
-    if field == "kind":
+    if field == "encoding":
         assert "random_walk, laplacian, degree" in str(refused.value)
 
 

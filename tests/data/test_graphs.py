@@ -18,7 +18,7 @@ FIELDS = ("x", "edge_index", "y", "edge_attr", "pe", "batch", "ptr")
 
 @st.composite
 def lists(draw: st.DrawFn, min_size: int = 1) -> tuple[list[Data], Any]:
-    """PyG graphs of one kind, and the level of their targets: isolated nodes, self-loops, repeated edges, no edges."""
+    """PyG graphs with the same fields and the level of their targets: also without edges, or with repeated ones."""
     level = draw(st.sampled_from(LEVELS))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     features, edge_features, encodings, classes = (draw(st.booleans()) for _ in range(4))
@@ -250,7 +250,7 @@ def test_lengths_that_are_wrong_twice_are_refused() -> None:
 
 def test_an_unknown_level_is_refused() -> None:
     graph = Data(x=torch.zeros(1, 1), edge_index=torch.empty(2, 0, dtype=torch.int64), y=1.0)
-    with pytest.raises(DataError, match=r"^level: expected node, edge or graph, got 'graphs'"):
+    with pytest.raises(DataError, match=r"^level: expected one of node, edge, graph, got 'graphs'; did you mean graph"):
         Graphs.from_data([graph], "graphs")  # type: ignore[arg-type]
 
 

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sirgcn.data import LOSSES
-from sirgcn.data.losses import LOSSES_OF_CLASSES
 
 seeds = st.integers(0, 2**31)
-NUMBERS = [name for name in LOSSES if name not in LOSSES_OF_CLASSES]
+NUMBERS = [name for name, loss in LOSSES.items() if not loss.is_for_classes]
 
 
 def classified(seed: int, rows: int, classes: int) -> tuple[Tensor, Tensor, list[tuple[list[float], int]]]:
@@ -77,16 +76,17 @@ def test_losses_of_numbers_are_means_over_all_labels(seed: int, rows: int, tasks
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_unlabelled_rows_have_no_gradient(name: str) -> None:
-    output = torch.randn(4, 3 if name in LOSSES_OF_CLASSES else 1, requires_grad=True)
-    target = torch.tensor([0, -1, 1, -1]) if name in LOSSES_OF_CLASSES else torch.tensor([0.0, math.nan, 1.0, math.nan])
+    output = torch.randn(4, 3 if LOSSES[name].is_for_classes else 1, requires_grad=True)
+    numbers = [0.0, math.nan, 1.0, math.nan]
+    target = torch.tensor([0, -1, 1, -1] if LOSSES[name].is_for_classes else numbers)
     (gradient,) = torch.autograd.grad(LOSSES[name](output, target), output)
     assert (gradient.abs().sum(1) > 0).tolist() == [True, False, True, False]
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_no_label_at_all_is_a_loss_of_0(name: str) -> None:
-    output = torch.randn(2, 3 if name in LOSSES_OF_CLASSES else 1, requires_grad=True)
-    target = torch.tensor([-1, -1]) if name in LOSSES_OF_CLASSES else torch.tensor([math.nan, math.nan])
+    output = torch.randn(2, 3 if LOSSES[name].is_for_classes else 1, requires_grad=True)
+    target = torch.tensor([-1, -1]) if LOSSES[name].is_for_classes else torch.tensor([math.nan, math.nan])
     loss = LOSSES[name](output, target)
     (gradient,) = torch.autograd.grad(loss, output)
     assert loss.item() == 0
@@ -95,7 +95,7 @@ def test_no_label_at_all_is_a_loss_of_0(name: str) -> None:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_shape_that_does_not_fit_is_refused(name: str) -> None:
-    target = torch.tensor([0, 1]) if name in LOSSES_OF_CLASSES else torch.tensor([0.0, 1.0])
+    target = torch.tensor([0, 1]) if LOSSES[name].is_for_classes else torch.tensor([0.0, 1.0])
     with pytest.raises(ValueError, match=r"^output: expected shape"):
         LOSSES[name](torch.zeros(3, 2), target)
 

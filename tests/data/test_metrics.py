@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, average_precision_score, confusion_matrix, f1_score, roc_auc_score
 from torch import Tensor
 
-from sirgcn.data import METRICS, Metric
-from sirgcn.data.metrics import METRICS_OF_CLASSES
+from sirgcn.data import LOSSES, METRICS, Metric
+from sirgcn.data.metrics import metrics_for
+from sirgcn.report.claims import METRICS as TITLES
 
 seeds = st.integers(0, 2**31)
 
@@ -150,7 +151,7 @@ def test_one_column_of_outputs_meets_flat_targets() -> None:
 def test_direction_says_what_is_better(metric: Metric) -> None:
     assert metric.better(0.9, 0.1) == metric.maximise
     assert not metric.better(0.5, 0.5)
-    assert metric.maximise == (metric.name in METRICS_OF_CLASSES)
+    assert metric.maximise == (metric.targets != "numbers")
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
@@ -172,3 +173,23 @@ def test_half_precision_and_gradients_do_not_matter(metric: Metric) -> None:
     output = torch.tensor([1.5, -2.0, 0.5, -0.25], dtype=torch.bfloat16, requires_grad=True)
     target = torch.tensor([1.0, 0.0, 0.0, 1.0])
     assert metric([output], [target]) == metric([output.detach().double()], [target])
+
+
+@pytest.mark.parametrize("name", sorted(METRICS.keys() & TITLES.keys()))
+def test_the_report_calls_a_metric_by_its_title(name: str) -> None:
+    # The report reads records without torch, so it cannot import the metrics themselves.
+    assert TITLES[name] == METRICS[name].title
+
+
+def test_a_metric_for_classes_measures_two_classes_too_but_no_numbers() -> None:
+    assert metrics_for("classes") == ["accuracy", "class_accuracy", "f1"]
+    assert metrics_for("two classes") == ["accuracy", "class_accuracy", "f1", "roc_auc", "average_precision"]
+    assert metrics_for("numbers") == ["mae", "mse"]
+
+
+@pytest.mark.parametrize("name", metrics_for("numbers"))
+def test_the_loss_of_a_metric_equals_it(name: str) -> None:
+    output, target = torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0.5, 4.0, float("nan")])
+    loss = METRICS[name].loss
+    assert loss is not None
+    assert LOSSES[loss](output, target).item() == pytest.approx(METRICS[name]([output], [target]))

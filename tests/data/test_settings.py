@@ -41,7 +41,7 @@ GIVEN: dict[Any, dict[str, Any]] = {
     data.dictionary_lookup_task: {"n": 3},
     data.hetero_edge_count: {"c": 3},
     data.hetero_edge_count_task: {"c": 3},
-    data.with_encodings: {"task": task(), "kind": "degree", "size": 2},
+    data.with_encodings: {"task": task(), "encoding": "degree", "size": 2},
     download: {"url": "http://localhost/x", "path": Path("x")},
     Split.draw: {"count": 5},
     task().batches: {"part": "train"},
@@ -57,7 +57,7 @@ GIVEN: dict[Any, dict[str, Any]] = {
     ogb.molecules: {"folder": Path()},
     moleculenet: {"folder": Path(), "file": "BBBP"},
     Schema: {},
-    Column: {"name": "x", "kind": "numeric"},
+    Column: {"name": "x", "type": "numeric"},
     Preprocessing: {"level": "node", "roles": Roles()},
     Task: vars(task()),
 }
@@ -67,8 +67,8 @@ CASES = [
     (function, name, value)
     for function in GIVEN
     for name, hint in get_type_hints(function.__init__ if inspect.isclass(function) else function).items()
-    for kind, value in WRONG.items()
-    if name != "return" and (hint is kind or (kind in get_args(hint) and str not in get_args(hint)))
+    for wrong, value in WRONG.items()
+    if name != "return" and (hint is wrong or (wrong in get_args(hint) and str not in get_args(hint)))
 ]
 
 
@@ -96,8 +96,8 @@ def test_a_text_is_no_list_of_texts(name: str) -> None:
     [
         ({"target": ["a", 3]}, r"target\[1\]: expected text, got 3"),
         ({"features": {"a", "b"}}, "features: expected a list, got a set, which has no order"),
-        ({"kinds": ["a"]}, r"kinds: expected a table, got \['a'\]"),
-        ({"kinds": {"a": "categories"}}, r"kinds\['a'\]: expected one of numeric, .*got 'categories'; did you mean"),
+        ({"types": ["a"]}, r"types: expected a table, got \['a'\]"),
+        ({"types": {"a": "categories"}}, r"types\['a'\]: expected one of numeric, .*got 'categories'; did you mean"),
         ({"fractions": (0.5, 0.5)}, r"fractions: expected a list of 3, got \(0.5, 0.5\)"),
         ({"fractions": "0.6"}, "fractions: expected a list, got '0.6'"),
         ({"level": "nodes"}, "level: expected one of node, edge, graph, got 'nodes'; did you mean node?"),
@@ -146,7 +146,7 @@ def test_a_whole_number_of_any_kind_is_one(number: Any, tmp_path: Path) -> None:
     assert batch.num_graphs == 1
     assert torch.equal(tables[0].graphs[number(1)].x, tables[1].graphs[1].x)
     encoded = data.with_encodings(task(), "degree", number(2), tmp_path)
-    assert encoded.details["encodings"] == {"kind": "degree", "size": 2}
+    assert encoded.details["encodings"] == {"encoding": "degree", "size": 2}
     assert type(Schema(features=number(3)).features) is int
     drawn_task = data.cluster_task(number(0), number(3), tmp_path)
     assert drawn_task.version == "generated, seed 0, 3 graphs"

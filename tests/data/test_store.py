@@ -219,7 +219,7 @@ def test_a_broken_or_other_file_is_reported_and_made_anew(path: Path, damage: st
     elif damage == "cut":
         path.write_bytes(data[:-1])
     header = {"data": "another"} if damage == "other" else HEADER
-    with pytest.warns(UserWarning, match="is made anew"):
+    with pytest.warns(UserWarning, match="is built again"):
         assert cached(path, header, graphs).sha256() == graphs().sha256()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -228,5 +228,5 @@ def test_a_broken_or_other_file_is_reported_and_made_anew(path: Path, damage: st
 
 def test_what_cannot_be_kept_is_given_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    with pytest.warns(UserWarning, match="cannot be kept"):
+    with pytest.warns(UserWarning, match="cannot be written"):
         assert cached(tmp_path / "file" / "graphs", HEADER, graphs).sha256() == graphs().sha256()

@@ -254,7 +254,7 @@ def test_a_category_outside_its_vocabulary_is_refused() -> None:
 
 def test_labels_of_one_class_are_refused() -> None:
     made = task()
-    with pytest.raises(DataError, match=r"^y: expected labels of at least two classes, got 1 alone"):
+    with pytest.raises(DataError, match=r"^y: expected labels of at least two classes, got only 1"):
         task(graphs=replace(made.graphs, y=torch.ones(6, dtype=torch.int64)))
 
 

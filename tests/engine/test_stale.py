@@ -16,7 +16,7 @@ from sirgcn.engine.checkpoint import Checkpoints
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.finished import unfinished, why_unfinished
 from sirgcn.engine.loop import Interrupted, Trainer
-from sirgcn.engine.plan import Run, Settings, plan
+from sirgcn.engine.plan import Run, Settings, identity_of, plan
 from sirgcn.engine.records import DONE, FAILED
 from sirgcn.engine.run import PAUSED, UNRECORDED, execute
 from sirgcn.nn import SIRNet
@@ -123,6 +123,25 @@ def typed(own: Own, *arguments: str) -> subprocess.CompletedProcess[str]:
     places = ["--results", own.settings.results, "--work", own.settings.work, "--threads", "1"]
     command = [sys.executable, "-m", "sirgcn.cli", "reproduce", own.folder / "own.toml", *places, *arguments]
     return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", ["loss", "metric", "sha256", "splits_sha256"])
+def test_run_of_another_loss_metric_or_hash_of_the_data_is_made_again(own: Own, name: str) -> None:
+    assert execute(own.run(), own.settings) == DONE
+    file, record = own.settings.file(own.run().experiment), own.record()
+    record["data"][name] = "another"
+    file.write_text(json.dumps(record) + "\n")
+    assert list(why_unfinished([own.run()], own.settings).values()) == ["the data have changed"]
+
+
+def test_identity_of_a_run_has_its_settings_its_seed_and_the_hash_of_its_data(own: Own) -> None:
+    data = {"sha256": "a"}
+    identity = identity_of(own.run(), data)
+    assert identity == identity_of(own.run(), data)
+    assert identity != identity_of(own.run(1), data)
+    assert identity != identity_of(own.run(), {"sha256": "b"})
+    changed = config.load(own.folder / "own.toml", ['models=[{title="SIR-GCN", options={dropout=0.5}}]'])
+    assert identity != identity_of(plan(changed, seeds=[0])[0], data)
 
 
 def test_command_on_a_table_that_changed_shows_no_old_score(own: Own) -> None:

@@ -242,14 +242,14 @@ def test_single_column_may_be_flat() -> None:
 def test_table_of_edge_categories_stands_for_their_features(vocabularies: tuple[int, ...]) -> None:
     encoder = CategoricalEncoder(vocabularies, 6)
     x = torch.stack([torch.randint(0, size, (20,)) for size in vocabularies], dim=-1)
-    table, kind = encoder.table(x)
+    table, index = encoder.table(x)
     assert isinstance(table, Tensor)
     assert table.shape == (math.prod(vocabularies), 6)
-    torch.testing.assert_close(table[kind], encoder(x))
+    torch.testing.assert_close(table[index], encoder(x))
     # The layer cannot tell the two apart.
     conv, h = SIRConv(3, 4, edge_dim=6), torch.randn(5, 3)
     edge_index = torch.randint(0, 5, (2, 20))
-    torch.testing.assert_close(conv(h, edge_index, (table, kind)), conv(h, edge_index, encoder(x)))
+    torch.testing.assert_close(conv(h, edge_index, (table, index)), conv(h, edge_index, encoder(x)))
 
 
 def test_too_many_combinations_of_categories_make_no_table() -> None:
@@ -289,8 +289,8 @@ def test_categorical_reset_draws_anew() -> None:
 
 
 def test_encoding_is_added_through_a_linear_layer() -> None:
-    for kind in ("random_walk", "laplacian"):
-        encoder = PositionalEncoder(kind, 3, 4).eval()
+    for encoding in ("random_walk", "laplacian"):
+        encoder = PositionalEncoder(encoding, 3, 4).eval()
         x, pe = torch.randn(5, 4), torch.randn(5, 3)
         expected = x + pe @ encoder.lin.weight.t() + encoder.lin.bias
         torch.testing.assert_close(encoder(x, pe), expected)
@@ -315,7 +315,7 @@ def test_eigenvectors_change_sign_in_training_only() -> None:
 
 
 def test_bad_encoding_is_named() -> None:
-    with pytest.raises(ValueError, match=r"^kind: expected one of random_walk, laplacian, got 'sine'"):
+    with pytest.raises(ValueError, match=r"^encoding: expected one of random_walk, laplacian, got 'sine'"):
         PositionalEncoder("sine", 2, 4)
     with pytest.raises(ValueError, match=r"^pe: expected shape \[5, 2\], got \[5, 3\]"):
         PositionalEncoder("laplacian", 2, 4)(torch.randn(5, 4), torch.randn(5, 3))

@@ -666,7 +666,7 @@ def test_refusals_name_what_is_known() -> None:
         make_conv("sage", 8, 8, aggr="max")
     with pytest.raises(ValueError, match=r"^mlp_layers: expected at least 1, got 0"):
         make_conv("gin", 8, 8, mlp_layers=0)
-    with pytest.raises(ValueError, match=r"^in_channels: fagcn keeps the width, expected 16, got 8"):
+    with pytest.raises(ValueError, match=r"^in_channels: expected 16, because fagcn keeps the width, got 8"):
         make_conv("fagcn", 8, 16)
     with pytest.raises(ValueError, match=r"^dropout: expected a number from 0 to 1, got 1.5"):
         make_conv("gcn", 8, 8, dropout=1.5)

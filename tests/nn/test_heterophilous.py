@@ -236,7 +236,7 @@ def test_what_was_prepared_stands_in_the_place_of_the_edges(name: str) -> None:
     with pytest.raises(ValueError, match=r"graph: expected one prepared for 6 nodes, got one for \[7\]"):
         net(x[1:], prepared)
     other = made("gprgnn" if name == "h2gcn" else "h2gcn", RICH.num_targets)
-    with pytest.raises(ValueError, match=f"graph: expected what {type(other).__name__} prepared, got"):
+    with pytest.raises(ValueError, match=f"graph: expected one prepared by {type(other).__name__}, got"):
         other(x, prepared)
 
 
@@ -367,14 +367,14 @@ def refusals() -> Sequence[tuple[Callable[[], Any], str]]:
             lambda: made("h2gcn", 7, heads=3),
             "options of h2gcn: expected one of hidden_channels, num_layers, dropout, got 'heads'",
         ),
-        (lambda: made("glognn", 7, alpha=0.0, beta=0.0), "alpha, beta: expected at least 0 and one of them more"),
+        (lambda: made("glognn", 7, alpha=0.0, beta=0.0), "alpha, beta: expected at least 0 and one of them positive"),
         (lambda: made("glognn", 7, gamma=1.0), "gamma, delta: expected 0 <= gamma < 1"),
         (lambda: NETWORKS["glognn"].build(1, 1, delta=0.5), "num_nodes: expected the nodes of the graph"),
         (lambda: made("jacobiconv", 7, a=-1.0), "a, b: expected more than -1"),
         (lambda: made("jacobiconv", 7, order=0), "order: expected at least 1"),
         (lambda: net(x[:, 1:], RICH.edge_index), r"x: expected 5 features per node, got shape \[7, 4\]"),
         (lambda: net(x.long(), RICH.edge_index), "x: expected a floating-point dtype"),
-        (lambda: net(x, RICH.edge_index, batch_size=2), "batch_size: H2GCN reads one graph at a time, got 2"),
+        (lambda: net(x, RICH.edge_index, batch_size=2), "batch_size: expected 1, because H2GCN reads one graph, got 2"),
     ]
 
 

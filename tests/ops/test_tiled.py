@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from sirgcn import testing as laws
-from sirgcn.ops import Neighbors, sir_aggregate, tiled_aggregate
-from sirgcn.ops.tiled import _Inputs, _Plan, _untiled
+from sirgcn.ops import Neighbors, sir_aggregate, tiled_aggregate, tiles
 from sirgcn.testing import RICH, Graph, Inputs
 
 REDUCTIONS = (*laws.REDUCTIONS, "max")
@@ -62,8 +61,8 @@ def tiled(network: nn.Module, graph: Graph | Neighbors, given_: Inputs, **option
 
 def untiled(network: nn.Module, graph: Graph, given_: Inputs, reduce: str = "sum", combine: str = "add") -> Tensor:
     table, edge_type = given_.edge if isinstance(given_.edge, tuple) else (given_.edge, None)
-    plan = _Plan(network, graph.neighbors(), edge_type, reduce, combine, 1)
-    return _untiled(plan, _Inputs(given_.query, given_.key, table, given_.edge_weight))
+    plan = tiles.Plan(network, graph.neighbors(), edge_type, reduce, combine, 1)
+    return tiles.untiled(plan, tiles.Inputs(given_.query, given_.key, table, given_.edge_weight))
 
 
 def assert_same_with_gradients(actual: Tensor, expected: Tensor, given_: Inputs, network: nn.Module) -> None:
@@ -660,7 +659,7 @@ TYPE = torch.zeros(2, dtype=torch.int64)
         ({"edge": (torch.zeros(6, 4), TYPE - 1)}, "edge type[0] = -1: expected 0 <= type < 6"),
         ({"edge_weight": torch.zeros(3)}, "edge_weight: expected shape [2], "),
         ({"edge_weight": torch.zeros(2, 1)}, "edge_weight: expected shape [2], "),
-        ({"edge_weight": torch.zeros(2), "reduce": "max"}, "edge_weight: max takes no edge weights"),
+        ({"edge_weight": torch.zeros(2), "reduce": "max"}, "edge_weight: expected None with reduce='max', got weights"),
         ({"neighbors": GRAPH.edge_index}, "neighbors: expected Neighbors, got Tensor"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Made-up records for the tests of the report: the shapes of real ones, figures of no meaning."""
+"""Made-up records for the tests of the report. They have the fields of real records; their figures mean nothing."""
 
 import json
 import math
@@ -78,12 +78,12 @@ def timed(model: str, forward: list[float], reference: list[float], batches: lis
 
 
 def run(**changes: Any) -> Run:
-    """The same as a run."""
+    """A record of `record` as a run."""
     return as_run(record(**changes), "made up")
 
 
 def write(path: Path, records: Iterable[dict[str, Any]]) -> Path:
-    """A file of records, one line each."""
+    """Write a file of records, one line each, and return its path."""
     path.write_text("".join(json.dumps(entry) + "\n" for entry in records))
     return path
 

@@ -25,7 +25,7 @@ SIGMAS = ("relu", "gelu", "tanh", "leaky_relu(0.2)")
 
 @dataclass(frozen=True)
 class Metric:
-    """A pseudometric that satisfies Assumption 1, with a query where it asks for one."""
+    """A pseudometric that satisfies Assumption 1, with a query if it is contextual."""
 
     d: Pseudometric
     query: Tensor | None
@@ -37,7 +37,7 @@ def seeded(seed: int, *shape: int) -> Tensor:
 
 @st.composite
 def points(draw: st.DrawFn, channels: int, min_size: int = 1, max_size: int = 7, size: int | None = None) -> Tensor:
-    """Rows on a grid of halves, so that points repeat and signs cancel: `[n, channels]`."""
+    """Rows `[n, channels]` on a grid of halves. On it, points repeat and signs cancel."""
     count = draw(st.integers(min_size, max_size)) if size is None else size
     entries = draw(st.lists(st.integers(-6, 6), min_size=count * channels, max_size=count * channels))
     return torch.tensor(entries, dtype=torch.float64).reshape(count, channels) / 2
@@ -52,9 +52,10 @@ def layer(seed: int, channels: int, aggr: str = "sum", sigma: str = "gelu", edge
 
 @st.composite
 def metrics(draw: st.DrawFn, channels: int, features: bool | None = None, contextual: bool | None = None) -> Metric:
-    """Any pseudometric of the library, and what Remark 1 makes of them.
+    """Any pseudometric of the library, and the combinations of Remark 1.
 
-    `features` restricts to those with (True) or without known features; `contextual` to those that ask for a query.
+    `features` selects those with (True) or without (False) known features. `contextual` selects those with or without
+    a query.
     """
     seed = draw(st.integers(0, 99))
 
@@ -83,7 +84,7 @@ def metrics(draw: st.DrawFn, channels: int, features: bool | None = None, contex
 
 @st.composite
 def comparable_graphs(draw: st.DrawFn) -> Graph:
-    """Graphs of 6 to 9 nodes with few degrees, so that many neighbourhoods have equal sizes; sources repeat."""
+    """Graphs of 6 to 9 nodes with few different degrees: many neighbourhoods have equal sizes. Sources repeat."""
     num_nodes = draw(st.integers(6, 9))
     degrees = draw(st.lists(st.sampled_from([0, 1, 2, 2, 3]), min_size=num_nodes, max_size=num_nodes))
     node = st.integers(0, num_nodes - 1)

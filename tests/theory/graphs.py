@@ -1,4 +1,4 @@
-"""Graphs for the 1-WL test: any small labelled one, and pairs that it is known for."""
+"""Graphs for the 1-WL test: any small labelled graph, and well-known pairs."""
 
 import torch
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from torch_geometric.utils import to_undirected
 
 @st.composite
 def labelled_graphs(draw: st.DrawFn, isolated: bool = True, undirected: bool = False) -> Data:
-    """Labels 0, 1, 2; self-loops and repeated edges occur; with `isolated=False` every node has an in-neighbour."""
+    """Labels 0, 1, 2, self-loops and repeated edges occur. With `isolated=False` every node has an in-neighbour."""
     num_nodes = draw(st.integers(1, 7))
     node = st.integers(0, num_nodes - 1)
     edges = draw(st.lists(st.tuples(node, node), max_size=12))
@@ -30,7 +30,7 @@ def permuted(data: Data, seed: int) -> Data:
 
 
 def tree(nodes: int, seed: int) -> Data:
-    """A random tree: every node but the first hangs on an earlier one."""
+    """A random tree: every node except the first is joined to an earlier one."""
     generator = torch.Generator().manual_seed(seed)
     parents = [int(torch.randint(child, (1,), generator=generator)) for child in range(1, nodes)]
     edges = torch.tensor([parents, list(range(1, nodes))], dtype=torch.int64)
@@ -38,5 +38,5 @@ def tree(nodes: int, seed: int) -> Data:
 
 
 def same_classes(one: Tensor, other: Tensor) -> bool:
-    """Whether two colourings, whatever their numbers, have the same classes."""
+    """Whether two colourings have the same classes, even if the numbers of the colours differ."""
     return bool(torch.equal(one[:, None] == one, other[:, None] == other))

@@ -1,4 +1,4 @@
-"""The collision finder: what it returns is what a loop over all pairs finds, for any layer."""
+"""For any layer, `collisions` returns what a loop over all pairs finds."""
 
 import json
 import math
@@ -31,7 +31,7 @@ from tests.theory.draws import comparable_graphs, layer, seeded
 def by_loop(
     out: Tensor, x: Tensor, graph: Graph, metric: Pseudometric, threshold: float, separation: float
 ) -> tuple[set[tuple[int, int]], int]:
-    """The pairs of equal degree and features with close outputs that the metric separates; of how many such pairs."""
+    """The pairs with close outputs that the metric separates, and the number of comparable pairs."""
     found, compared = set(), 0
     hoods = [[v for v, target in graph.edges if target == u] for u in range(graph.num_targets)]
     for u in range(graph.num_targets):

@@ -1,4 +1,4 @@
-"""Definitions 1 and 2 and Theorem 3: the checks find what there is, and its worst case."""
+"""Definitions 1 and 2 and Theorem 3: the checks find every violation, and the worst one."""
 
 import math
 
@@ -22,7 +22,7 @@ from tests.theory.draws import Metric, metrics, points, seeded
 
 @st.composite
 def kernels(draw: st.DrawFn, max_size: int = 6) -> Tensor:
-    """Symmetric matrices of small integers, few conditionally definite, or a_i + a_j - d^2 of points, all so."""
+    """Symmetric matrices of small integers, few of them conditionally definite; or a_i + a_j - d^2, which always is."""
     if draw(st.booleans()):
         squares = euclidean().squares(draw(points(2, max_size=max_size)))
         # Without a the diagonal is 0, and the last term of Eq. 25 with it.

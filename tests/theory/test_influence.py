@@ -28,7 +28,7 @@ def test_the_query_is_only_a_shift_in_pna(aggregator: str, num_nodes: int, data:
     x, query, key = normal(seed, num_nodes, 3), normal(seed + 1, 2, 3), normal(seed + 2, 2, 3)
     found = pna_query_influence(aggregator, x, edge_index, query, key)
     order = MOMENTS.get(aggregator, 1)
-    # A root near 0 turns a rounding of 1e-16 into 1e-5: moments are compared before it.
+    # A root near 0 turns a rounding error of 1e-16 into 1e-5. Moments are therefore compared before the root.
     torch.testing.assert_close(found.aggregated**order, found.shifted**order, rtol=1e-10, atol=1e-12)
 
     degrees = torch.bincount(edge_index[1], minlength=num_nodes)
@@ -89,7 +89,7 @@ def test_without_contextual_messages_the_measured_context_is_0(name: str, seed: 
 @given(st.integers(0, 2**16))
 def test_with_contextual_messages_the_measured_context_is_not_0(name: str, seed: int) -> None:
     build, growth = CONTEXTUAL[name]
-    # GAT's attention is static where all its scores lie on one side of the kink: not in all of several draws.
+    # The attention of GAT is static if all its scores are on one side of the kink. This is not so in all draws.
     place = measured_place([weighted(build, seed + 100 * draw) for draw in range(5)], WIDTH, seed=seed)
     assert 1e-6 < place.context <= 1
     assert place.growth == pytest.approx(growth, abs=1e-9)

@@ -14,7 +14,7 @@ WIDTH = 3
 
 
 def make(seed: int, aggr: str = "sum", is_linear: bool = False) -> tuple[SIRReadout, VirtualNode]:
-    """A readout and a virtual node as they are during training: dropout has to be kept out by the functions."""
+    """A readout and a virtual node in training mode: the functions under test must turn off dropout themselves."""
     torch.manual_seed(seed)
     deep = nn.Sequential(nn.Linear(WIDTH, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 4))
     return SIRReadout(nn.Linear(WIDTH, 4) if is_linear else deep, aggr).double(), VirtualNode(WIDTH).double()
@@ -35,7 +35,7 @@ def test_distances_of_readouts_are_kernel_distances(
     batch = torch.arange(num_graphs).repeat_interleave(size)
     own = virtual_node.eval().update(x, virtual_node.start(num_graphs), batch).detach() if context == "own" else None
     sides = readout_distances(readout, x, batch, None if context == "none" else virtual_node, own)
-    # Squares: D^2 is a difference of sums, whose rounding its root would magnify.
+    # D^2 is a difference of sums. Its root would magnify the rounding error, so squares are compared.
     torch.testing.assert_close(sides.readout**2, sides.distance**2, rtol=1e-9, atol=1e-11)
 
 

@@ -25,7 +25,7 @@ from sirgcn.theory.separation import (
 from sirgcn.theory.wl import refine, wl_test
 from tests.theory.graphs import labelled_graphs, permuted, tree
 
-# What 1-WL cannot tell apart: sums in another order.
+# Graphs that 1-WL cannot tell apart have the same sums in another order.
 ROUNDING = 1e-12
 
 
@@ -39,7 +39,7 @@ def test_l_layers_separate_exactly_what_round_l_of_the_modified_test_does(
 
 
 def equal_sums() -> Data:
-    """Two trees: below the root, children with 1 and 3 leaves, and with 2 and 2. What adds up linearly cannot tell."""
+    """Two trees, whose roots have children with 1 and 3 leaves, and with 2 and 2. Linear sums are equal on both."""
     edges = []
     for root, (one, other) in ((0, (1, 3)), (7, (2, 2))):
         edges += [(root, root + 1), (root, root + 2)]

@@ -32,7 +32,7 @@ class Drawn(NamedTuple):
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Drawn:
-    """Isolated nodes, self-loops, repeated edges, one node and no edges at all occur."""
+    """Graphs with isolated nodes, self-loops and repeated edges, with a single node, and without edges."""
     num_nodes = draw(st.integers(1, 6))
     node = st.integers(0, num_nodes - 1)
     edges = draw(st.lists(st.tuples(node, node), max_size=14))
@@ -42,7 +42,7 @@ def graphs(draw: st.DrawFn) -> Drawn:
 
 
 def drawn(layer: Layer, graph: Drawn) -> Layer:
-    """The layer in float64, every parameter drawn, those that start as 0 too."""
+    """The layer in float64, with random values in every parameter, including those that begin as 0."""
     layer = layer.double()
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -124,7 +124,7 @@ def test_sir_gcn_has_no_error_on_hetero_edge_count(c: int) -> None:
 
 
 def test_a_wrong_weight_breaks_a_claim() -> None:
-    """The error is one: a formula that is off by a factor shows."""
+    """A formula that is wrong by a factor has an error."""
     x, edge_index = torch.randn(4, IN, dtype=torch.float64), torch.tensor([[0, 1, 2], [1, 2, 3]])
     sides = special_cases.gcn(GCNConv(IN, OUT).double(), x, edge_index)
     assert sides._replace(sir=1.01 * sides.sir).error() > 1e-4

@@ -1,4 +1,4 @@
-"""The page "the paper, statement by statement": every function and law that it names exists, and none is left out."""
+"""Every function and test named on the page "the paper, statement by statement" exists, and none is missing there."""
 
 import ast
 import re
@@ -26,7 +26,7 @@ HEAD = ["statement", "in words", "function", "law", "figure"]
 
 
 def rows() -> list[list[str]]:
-    """The cells of every line of the tables behind the heading."""
+    """The cells of every row of the tables after the heading."""
     text = PAGE.read_text("utf-8").split("## The paper, statement by statement")[1]
     # A bar within a formula is written as \vert or \lVert.
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
@@ -34,7 +34,7 @@ def rows() -> list[list[str]]:
 
 
 def laws() -> dict[tuple[str, str], bool]:
-    """The tests of this folder, by name and file, and whether hypothesis draws their inputs."""
+    """The tests of this folder by name and file, and for each test whether hypothesis draws its inputs."""
     found = {}
     for file in Path(__file__).parent.glob("test_*.py"):
         for test in ast.parse(file.read_text("utf-8")).body:

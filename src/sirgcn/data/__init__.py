@@ -3,7 +3,7 @@
 from sirgcn.data.describe import Description
 from sirgcn.data.encodings import ENCODINGS, with_encodings
 from sirgcn.data.graphs import Graphs
-from sirgcn.data.losses import LOSSES
+from sirgcn.data.losses import LOSSES, Loss
 from sirgcn.data.metrics import METRICS, Metric
 from sirgcn.data.schema import Schema
 from sirgcn.data.sets import (
@@ -35,6 +35,7 @@ __all__ = [
     "Description",
     "Graphs",
     "Inputs",
+    "Loss",
     "Metric",
     "Preprocessing",
     "Schema",

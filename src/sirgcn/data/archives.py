@@ -1,4 +1,4 @@
-"""Archives unpacked without trust: nothing outside the folder, nothing but plain files, no absurd sizes."""
+"""Archives from untrusted sources: only plain files, only inside the folder, and only up to a limit of size."""
 
 import bz2
 import gzip
@@ -26,13 +26,13 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """What an archive may hold at most.
+    """The limits of an archive.
 
     Args:
-        total: bytes of all files together.
-        files: their number.
-        ratio: bytes of all files for each byte of the archive: tables of numbers stay below 30, a bomb reaches 1,000.
-        harmless: bytes that any archive may hold, however small it is.
+        total: the bytes of all files together.
+        files: the number of files.
+        ratio: the bytes of all files per byte of the archive. Tables of numbers stay below 30, a bomb reaches 1,000.
+        harmless: the bytes that any archive may hold, however small it is.
     """
 
     total: int = 16 << 30
@@ -41,23 +41,23 @@ class Limits:
     harmless: int = 100 << 20
 
     def bytes_of(self, archive: Path) -> int:
-        """How much may come out of this archive."""
+        """Return the number of bytes to which this archive may be unpacked."""
         return min(self.total, max(self.harmless, self.ratio * archive.stat().st_size))
 
 
 ARRAYS = Limits(ratio=200, harmless=1 << 30)
-"""Arrays may be nearly all zeros, and take no more memory than they take unpacked."""
+"""The limits for arrays, which may be nearly all zeros and need no more memory than their unpacked size."""
 
 
 def open_gzip(path: Path, limit: int | None = None) -> IO[bytes]:
-    """A .gz file that refuses to be unpacked to more than `limit` bytes; default: as `Limits` has it."""
+    """Open a .gz file that raises when more than `limit` bytes are unpacked; the default is that of `Limits`."""
     return cast("IO[bytes]", _Bounded(gzip.open(path), Limits().bytes_of(path) if limit is None else limit, 0))
 
 
 def load_npz(path: Path, limit: int | None = None) -> Any:
-    """The arrays of a .npz file without pickles, unless they take more than `limit` bytes; default: as `ARRAYS` has it.
+    """Return the arrays of a .npz file, without pickles and at most `limit` bytes; the default is that of `ARRAYS`.
 
-    A damaged list of members is refused too.
+    A damaged list of members is refused, too.
     """
     with path.open("rb") as file:
         check_zip(file, ARRAYS.bytes_of(path) if limit is None else limit)
@@ -65,19 +65,19 @@ def load_npz(path: Path, limit: int | None = None) -> Any:
 
 
 def check_zip(file: IO[bytes], limit: int) -> None:
-    """Refuse a zip file that unpacks to more than `limit` bytes, or whose list of members is damaged."""
+    """Raise for a zip file that unpacks to more than `limit` bytes, or whose list of members is damaged."""
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
     file.seek(-_END.size, os.SEEK_END)
     _, listed = _END.unpack(file.read())
     if sum(member.file_size for member in members) > limit:
         raise _too_large(limit)
-    # zipfile does not compare them; 65535 stands for a number elsewhere.
+    # zipfile does not compare these numbers. 65535 means that the number is stored elsewhere.
     if listed not in (len(members), 0xFFFF):
         raise ValueError(f"{len(members)} members where {listed} are listed")
 
 
-# The record at the end of an archive: of its 22 bytes, 2 at place 10 count the members.
+# The record at the end of an archive has 22 bytes; the 2 bytes at offset 10 are the number of members.
 _END = struct.Struct("<10sH10x")
 
 
@@ -89,15 +89,18 @@ class _Member:
 
 
 def extract(archive: Path, folder: Path, limits: Limits | None = None) -> Path:
-    """Unpack a .zip or .tar (also .gz, .bz2, .xz) as the new folder `folder`.
+    """Unpack a .zip or .tar archive (also .gz, .bz2, .xz) as the new folder `folder`.
 
-    All names and sizes are checked before the first byte is written, the sizes again while writing, and the folder
-    gets its name when it is complete. Refused are names that are absolute, hold `..`, a drive or a backslash, or occur
-    twice (also in other letter case); links, devices and encrypted members; and what exceeds the limits.
+    All names and sizes are checked before the first byte is written, and the sizes again while writing. The folder gets
+    its name when it is complete. These are refused:
+
+    - names that are absolute, contain `..`, a drive or a backslash, or occur twice (also in other letter case),
+    - links, devices and encrypted members,
+    - archives that exceed the limits.
     """
     limits = limits or Limits()
     if folder.exists():
-        raise DataError(f"expected a new folder, {folder} is there", "folder", str(archive))
+        raise DataError(f"expected a new folder, but {folder} exists", "folder", str(archive))
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
         inside = Path(temporary) / "files"
@@ -111,7 +114,7 @@ def extract(archive: Path, folder: Path, limits: Limits | None = None) -> Path:
 
 @contextmanager
 def _members(archive: Path, limits: Limits) -> Iterator[list[_Member]]:
-    """All files of the archive, checked; the context gives every refusal its source."""
+    """Yield all files of the archive after checking them; every error names the archive."""
     try:
         with archive.open("rb") as file:
             open_archive = _zip if zipfile.is_zipfile(file) else _tar
@@ -126,7 +129,7 @@ def _members(archive: Path, limits: Limits) -> Iterator[list[_Member]]:
     except OSError as error:
         if error.errno is not None:
             raise
-        # gzip and bz2 report damage as an OSError without a number.
+        # gzip and bz2 report damage as an OSError without an error number.
         raise DataError(f"expected a readable archive: {error}", "archive", str(archive)) from error
 
 
@@ -135,7 +138,7 @@ def _zip(file: IO[bytes], limit: int) -> tuple[Any, Iterator[_Member]]:
 
     def members() -> Iterator[_Member]:
         for info in archive.infolist():
-            # `filename` is cut at a NUL byte; `orig_filename` is what stands in the archive.
+            # `filename` ends at a NUL byte; `orig_filename` is the name in the archive.
             name = info.orig_filename
             if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
                 raise DataError("expected a plain file, got a link or device", "name", value=name)
@@ -152,7 +155,7 @@ def _tar(file: IO[bytes], limit: int) -> tuple[Any, Iterator[_Member]]:
     file.seek(0)
     openers: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
     opener = next((opener for magic, opener in openers.items() if start.startswith(magic)), None)
-    # Only to list its members a tar is unpacked from end to end: a bomb must be noticed on the way.
+    # Listing the members of a tar unpacks all of it, so a bomb must be noticed while reading.
     stream: Any = _Bounded(opener(file), limit) if opener else file
     archive = tarfile.open(fileobj=stream, mode="r:")  # noqa: SIM115 (the caller closes it)
 
@@ -162,7 +165,7 @@ def _tar(file: IO[bytes], limit: int) -> tuple[Any, Iterator[_Member]]:
                 raise DataError(f"expected a plain file, {info.name!r} is a link or device", "name", value=info.name)
             if info.isreg():
                 yield _Member(info.name, info.size, lambda info=info: archive.extractfile(info))  # type: ignore[arg-type, misc]
-        # The hash of what was compressed stands at the end.
+        # Read to the end, where the hash of the compressed data is.
         while stream.read(CHUNK):
             pass
 
@@ -170,14 +173,17 @@ def _tar(file: IO[bytes], limit: int) -> tuple[Any, Iterator[_Member]]:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that refuses to be read beyond a position, some headers apart."""
+    """A stream that raises when it is read beyond a limit, with some room for headers."""
 
     def __init__(self, file: Any, limit: int, headers: int = CHUNK) -> None:
         self.file, self.limit, self.end = file, limit, limit + headers
 
     def read(self, size: int = -1) -> bytes:
         room = self.end - self.file.tell()
-        data = self.file.read(room + 1 if size < 0 else min(size, room + 1)) if room >= 0 else b""
+        if room < 0:
+            raise _too_large(self.limit)
+        # One byte more than there is room for, so that a larger file is noticed.
+        data = self.file.read(room + 1 if size < 0 else min(size, room + 1))
         if room < len(data):
             raise _too_large(self.limit)
         return data
@@ -206,7 +212,7 @@ def _checked(found: Iterator[_Member], limits: Limits, room: int) -> list[_Membe
     limit = room
     for member in found:
         _check_name(member.name)
-        # Letter case does not tell files apart on every system.
+        # On some systems, letter case does not distinguish files.
         key = "/".join(part for part in member.name.split("/") if part != ".").casefold()
         if key in members:
             raise DataError(f"expected every name once, got {member.name!r} again", "name", value=member.name)
@@ -226,7 +232,8 @@ def _checked(found: Iterator[_Member], limits: Limits, room: int) -> list[_Membe
 def _check_name(name: str) -> None:
     parts = name.split("/")
     outside = name.startswith("/") or ".." in parts or parts[-1] == "." or PureWindowsPath(name).drive
-    if outside or "" in parts or len(name) > 1000 or any(ord(letter) < 32 or letter in "\\:" for letter in name):
+    strange = any(ord(letter) < 32 or letter in "\\:" for letter in name)
+    if outside or strange or "" in parts or len(name) > 1000:
         raise DataError(f"expected a relative name inside the folder, got {name!r}", "name", value=name)
 
 

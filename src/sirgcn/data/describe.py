@@ -1,8 +1,8 @@
-"""What a task's data are: sizes, degrees, labels, homophily, missing values, splits, and warnings of leaks."""
+"""The description of a task: sizes, degrees, labels, homophily, missing values, splits, and warnings of leaks."""
 
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,37 +12,43 @@ from torch import Tensor
 
 from sirgcn.data.homophily import Homophily, homophily
 from sirgcn.data.leaks import find_leaks
+from sirgcn.data.losses import LOSSES
+from sirgcn.data.metrics import METRICS
 from sirgcn.data.schema import InputColumn, TaskLike
 from sirgcn.data.splits import PARTS
 
-# A class with so large a share makes the accuracy of always naming it hard to beat.
+# If one class has at least this share, a model that always predicts it has an accuracy that is hard to beat.
 UNBALANCED = 0.9
 
-# A description names so many columns or classes, and counts the others.
+# A description lists this many columns or classes, and counts the others.
 MOST_SHOWN = 20
 
 
 @dataclass(frozen=True)
 class Description:
-    """What `describe` finds; `str` gives it as text, `to_dict` as JSON has it.
+    """The description of a task. `str` returns it as text, `to_dict` as values for JSON.
 
     Args:
-        name: of the task.
-        version: exactly which data these are.
-        task: level, loss, metric.
-        schema: the inputs' and outputs' widths.
-        columns: what a user's columns became.
+        name: the name of the task.
+        version: which data these are exactly.
+        task: the level, the loss and the metric.
+        schema: the widths of the inputs and outputs.
+        columns: what each column of a user's tables became.
         inferred: what a loader inferred, in words.
-        left_out: columns that are not used, and why.
-        sizes: graphs, nodes, edges; nodes of a graph where there are several.
-        degrees: of the edges into a node: min, median, mean, max; and how many nodes have no edge at all.
-        edges: self-loops, repeated edges, whether all are there both ways and equally often, rows that were dropped.
-        labels: rows of each class, or min, mean, deviation and max of numbers; rows without a label.
-        homophily: label agreement along edges, of classes of nodes.
-        missing: missing values by column.
-        trimmed: values by column with white space around them, which is not part of a category.
-        splits: rows of each part.
-        warnings: what to look at.
+        left_out: the columns that are not used, with the reason.
+        sizes: the numbers of graphs, nodes and edges; for several graphs also the nodes per graph.
+        degrees: the minimum, median, mean and maximum of the edges into a node, and the nodes without any edge.
+        edges: self-loops, repeated edges, whether every edge has its reverse, and rows that were dropped.
+        labels: the rows of each class, or minimum, mean, deviation and maximum of numbers; and rows without a label.
+        homophily: how far labels agree along edges, if nodes have classes.
+        missing: the number of missing values of each column.
+        trimmed: for each column, the number of values with white space around them, which is removed.
+        splits: the rows of each part.
+        warnings: what the user should check.
+
+    >>> from sirgcn.data import hetero_edge_count_task
+    >>> print(str(hetero_edge_count_task(c=2, num_graphs=10).describe()).splitlines()[0])
+    HeteroEdgeCount(2) (generated, seed 0)
     """
 
     name: str
@@ -63,7 +69,7 @@ class Description:
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in plain Python values, None for what is not a number."""
+        """Return the description in plain Python values, with None for NaN and infinities."""
         return {name: _plain(value) for name, value in asdict(self).items()}
 
     def __str__(self) -> str:
@@ -90,7 +96,7 @@ class Description:
 
 
 def describe(task: TaskLike) -> Description:
-    """Sizes, degrees, labels, homophily, missing values, splits and warnings of any task."""
+    """Return sizes, degrees, labels, homophily, missing values, splits and warnings of any task."""
     graphs, details = task.graphs, task.details
     classes = _classes(task)
     edges = _edges(task)
@@ -117,11 +123,11 @@ def describe(task: TaskLike) -> Description:
 
 
 def _classes(task: TaskLike) -> Tensor | None:
-    """The targets as classes, -1 where there is none; None where they are numbers or several."""
+    """Return the targets as classes, -1 without a label; None if targets are numbers, or if a row has several."""
     y = task.graphs.y
     if not y.is_floating_point():
         return y
-    if task.loss == "binary_cross_entropy" and y.dim() == 1:
+    if LOSSES[task.loss].targets == "two classes" and y.dim() == 1:
         return torch.where(torch.isnan(y), -1.0, y).long()
     return None
 
@@ -204,39 +210,48 @@ def _warnings(
 
 
 def _look_alikes(task: TaskLike) -> list[str]:
-    """Categories that a reader would take for one: they differ by white space, or by how Unicode writes a letter."""
+    """Warn of categories that look the same: they differ by white space, or by how Unicode writes a letter."""
     columns = {"the target": task.classes}
-    for table, found_columns in task.details.get("columns", {}).items():
+    for table, found in task.details.get("columns", {}).items():
         of = "edge " if table == "edge" else ""
-        columns |= {f"column {of + column.name!r}": column.categories for column in found_columns}
-    found = []
-    for column, names in columns.items():
-        shown: dict[str, str] = {}
-        for name in names:
-            other = shown.setdefault(" ".join(unicodedata.normalize("NFC", name).split()), name)
-            if other != name:
-                found.append(f"{column} has categories that look alike: {other!a} and {name!a}")
-    return found
+        columns |= {f"column {of + column.name!r}": column.categories for column in found}
+    return [
+        f"{column} has categories that look alike: {one!a} and {other!a}"
+        for column, names in columns.items()
+        for one, other in _same_looks(names)
+    ]
+
+
+def _same_looks(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    shown: dict[str, str] = {}
+    for name in names:
+        first = shown.setdefault(" ".join(unicodedata.normalize("NFC", name).split()), name)
+        if first != name:
+            yield first, name
 
 
 def _class_warnings(task: TaskLike, classes: Tensor, labels: Mapping[str, Any]) -> list[str]:
-    found = []
     counts = {name: count for name, count in labels.items() if name != "no label"}
-    total = sum(counts.values())
-    largest = max(counts, key=lambda name: counts[name])
-    if total and counts[largest] >= UNBALANCED * total and task.metric == "accuracy":
-        share = counts[largest] / total
-        found.append(f"{share:.1%} of the labels are {largest!r}: accuracy says little, roc_auc or f1 say more")
+    found = _majority_warning(task, counts)
     if task.over == "graphs" and task.level != "graph":
         return found
     names = list(counts)
+    labelled = set(classes[classes >= 0].tolist())
     for number, split in enumerate(task.splits):
-        there = set(classes[split.train].tolist())
-        absent = [names[c] for c in sorted(set(classes.tolist()) - there) if c >= 0]
+        absent = [names[c] for c in sorted(labelled - set(classes[split.train].tolist()))]
         if absent:
             where = f" of split {number}" if len(task.splits) > 1 else ""
             found.append(f"training{where} has no {', '.join(map(repr, absent[:MOST_SHOWN]))}")
     return found
+
+
+def _majority_warning(task: TaskLike, counts: Mapping[str, int]) -> list[str]:
+    metric, total = METRICS[task.metric], sum(counts.values())
+    largest = max(counts, key=lambda name: counts[name])
+    if not metric.has_majority_bias or not total or counts[largest] < UNBALANCED * total:
+        return []
+    share = counts[largest] / total
+    return [f"{share:.1%} of the labels are {largest!r}: {metric.title} says little, roc_auc or f1 say more"]
 
 
 def _lines(title: str, block: Mapping[str, Any]) -> list[str]:
@@ -245,7 +260,7 @@ def _lines(title: str, block: Mapping[str, Any]) -> list[str]:
     shown = list(block.items())
     more = [f"{len(shown) - MOST_SHOWN:,} more"] if len(shown) > MOST_SHOWN else []
     parts = [f"{name}: {_show(value)}" for name, value in shown[:MOST_SHOWN]] + more
-    # Long texts each on a line of their own.
+    # Each long text gets a line of its own.
     if title in ("inferred", "columns", "left out"):
         return [f"{title}:", *(f"  {part}" for part in parts)]
     return [f"{title}: {', '.join(parts)}"]

@@ -1,4 +1,4 @@
-"""Downloads that can be resumed, are checked, and leave no half-written file under the final name."""
+"""Downloads that can be resumed and are checked. Only a complete file gets its final name."""
 
 import contextlib
 import errno
@@ -21,19 +21,19 @@ from sirgcn.strict import checked
 
 CHUNK = 1 << 20
 LARGEST = 8 << 30
-"""No file of the catalogue comes near this size: what sends more is no data set."""
+"""The largest download in bytes. All files of the catalogue are far smaller."""
 
 
 @checked
 def checksum(path: Path, algorithm: str = "sha256") -> str:
-    """The file's hash, in hexadecimal digits."""
+    """Return the hash of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 @checked
 def check(path: Path, expected: str) -> None:
-    """Refuse a file whose hash is not `expected` ("sha256:..." or "md5:...", as it was published)."""
+    """Raise for a file whose hash is not `expected` ("sha256:..." or "md5:...", as it was published)."""
     algorithm, _, digest = expected.partition(":")
     found = checksum(path, algorithm)
     if found != digest:
@@ -55,20 +55,20 @@ def download(
     wait: float = 1.0,
     timeout: float = 30.0,
 ) -> Path:
-    """Get `url` as the file `path`, or refuse with what to do instead; a file that is there is left alone.
+    """Download `url` as the file `path`. If that fails, the error says what to do instead. An existing file is kept.
 
-    What has come so far stays in `path` + ".part" and is continued after an interruption, by this call or a later one,
-    if the server can (HTTP Range) and says that its file is still the same (ETag or Last-Modified). The final name is
-    given only to a complete file of the expected hash.
+    The bytes that have arrived stay in `path` + ".part". After an interruption, this call or a later one continues, if
+    the server supports it (HTTP Range) and confirms that its file is still the same (ETag or Last-Modified). Only a
+    complete file with the expected hash gets the final name.
 
     Args:
-        url: http or https.
-        path: where to; its folder is made.
-        expected: "sha256:..." or "md5:...", where one was published.
-        size: in bytes, where it is known.
-        tries: how often to connect before giving up, each time after twice the `wait` of the time before, in seconds.
-        wait: before the second try.
-        timeout: of the connection and of every read, in seconds.
+        url: an http or https address.
+        path: the file to write; its folder is created.
+        expected: "sha256:..." or "md5:...", if a hash was published.
+        size: the size in bytes, if it is known.
+        tries: the number of connections before giving up. The pause before each is twice as long as the one before.
+        wait: the pause before the second connection, in seconds.
+        timeout: the time limit of the connection and of every read, in seconds.
     """
     if path.exists():
         return path
@@ -95,12 +95,12 @@ def download(
 
 
 def by_hand(path: Path, source: str) -> str:
-    """What to do without a network."""
+    """Return the advice for a user without a network."""
     return f"put {path.name} into {path.parent}, from {source}"
 
 
 class _Again(Exception):
-    """A failure that may pass: the next try may go on where this one ended."""
+    """A temporary failure: the next try may continue where this one ended."""
 
 
 def _part(path: Path) -> Path:
@@ -112,39 +112,54 @@ def _validator(path: Path) -> Path:
 
 
 def _transfer(url: str, path: Path, size: int | None, timeout: float) -> None:
-    """One connection's worth of the file, appended to the part that is there."""
+    """Append to the part of the file what one connection delivers."""
     part, tag = _part(path), _validator(path)
-    have = part.stat().st_size if part.exists() and tag.exists() else 0
-    request = urllib.request.Request(url, headers={"User-Agent": "sirgcn", "Accept-Encoding": "identity"})
-    if have:
-        # With If-Range a server whose file has changed since sends it whole instead of a rest that does not fit.
-        request.add_header("Range", f"bytes={have}-")
-        request.add_header("If-Range", tag.read_text())
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as response:
-            if response.status != 206 or not str(response.headers.get("Content-Range")).startswith(f"bytes {have}-"):
-                have = 0
+        with urllib.request.urlopen(_request(url, part, tag), timeout=timeout) as response:
+            have = _continued(response, part)
             _remember(tag, response.headers)
             total = _total(response.headers, have)
-            if (total or 0) > LARGEST or (None not in (size, total) and size != total):
-                raise DataError(f"expected {size or f'at most {LARGEST}'} bytes, got {total}", "size", url, value=total)
+            _check_size(url, size, total)
             _receive(response, part, have, total or size)
     except urllib.error.HTTPError as error:
         if error.code == 416:
-            # The part is longer than the file: it is of another one.
+            # The part is longer than the file, so it belongs to another version.
             part.unlink(missing_ok=True)
         elif error.code not in (408, 429) and error.code < 500:
             raise
         raise _Again(_reason(error)) from error
     except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
         if isinstance(getattr(error, "reason", None), socket.gaierror):
-            # No such host, or no network: trying again at once will not help.
+            # Without a network, or with an unknown host, another try will not help.
             raise
         raise _Again(_reason(error)) from error
 
 
+def _request(url: str, part: Path, tag: Path) -> urllib.request.Request:
+    """Return the request for the rest of a file, or for the whole file if no part of it can be continued."""
+    request = urllib.request.Request(url, headers={"User-Agent": "sirgcn", "Accept-Encoding": "identity"})
+    have = part.stat().st_size if part.exists() and tag.exists() else 0
+    if have:
+        # With If-Range, a server whose file has changed sends the whole file instead of a rest that does not fit.
+        request.add_header("Range", f"bytes={have}-")
+        request.add_header("If-Range", tag.read_text())
+    return request
+
+
+def _continued(response: Any, part: Path) -> int:
+    """Return the number of bytes that are there already, if the server continues after them; otherwise 0."""
+    have = part.stat().st_size if part.exists() else 0
+    is_rest = response.status == 206 and str(response.headers.get("Content-Range")).startswith(f"bytes {have}-")
+    return have if is_rest else 0
+
+
+def _check_size(url: str, size: int | None, total: int | None) -> None:
+    if total is not None and (total > LARGEST or size not in (None, total)):
+        raise DataError(f"expected {size or f'at most {LARGEST}'} bytes, got {total}", "size", url, value=total)
+
+
 def _receive(response: Any, part: Path, have: int, total: int | None) -> None:
-    # Not in append mode: two processes that download the same file write the same bytes to the same places.
+    # Not in append mode, so that two processes that download the same file write the same bytes to the same places.
     with part.open("r+b" if have else "wb") as file, _progress() as progress:
         file.seek(have)
         task = progress.add_task(part.name.removesuffix(".part"), total=total, completed=have)
@@ -179,7 +194,7 @@ def _finish(path: Path, expected: str | None) -> Path:
 
 
 def _remember(tag: Path, headers: Any) -> None:
-    # A weak ETag promises no equal bytes and is not allowed in If-Range (RFC 9110, 13.1.5).
+    # A weak ETag does not promise equal bytes, and is not allowed in If-Range (RFC 9110, 13.1.5).
     etag = headers.get("ETag", "")
     validator = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified")
     if validator:

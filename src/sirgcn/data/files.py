@@ -1,4 +1,4 @@
-"""The raw files of a data set: where they lie below the data root, where they come from, and which version they are."""
+"""The raw files of a data set: their place below the data root, their origin and their version."""
 
 import hashlib
 import json
@@ -23,10 +23,10 @@ class RawFile:
     """One file.
 
     Args:
-        name: below the folder of its data set, "/" between folders.
-        url: where it is downloaded from; None where it comes out of an archive.
-        checksum: "sha256:..." or "md5:..." of the published file, where its hash is known.
-        known: other files that may stand in its place: their sha256, and what they are.
+        name: the path below the folder of its data set, with "/" between folders.
+        url: the address of the download; None if the file comes out of an archive.
+        checksum: "sha256:..." or "md5:..." of the published file, if its hash is known.
+        known: other files that may take its place, by their sha256 and a description.
     """
 
     name: str
@@ -35,7 +35,10 @@ class RawFile:
     known: tuple[tuple[str, str], ...] = ()
 
     def identify(self, path: Path, strict: bool = True) -> str | None:
-        """What the file at `path` is; None if nothing is known of it. `strict` refuses it if something is."""
+        """Return what the file at `path` is; None if its hash is not known.
+
+        With `strict`, a file is refused if the hash of the published file is known and differs.
+        """
         label = dict(self.known).get(checksum(path))
         if label is None and self.checksum is not None:
             try:
@@ -49,12 +52,12 @@ class RawFile:
 
 @dataclass(frozen=True)
 class Archive:
-    """A zip or tar that holds the files.
+    """A zip or tar archive that holds files.
 
     Args:
-        url: where it is downloaded from.
-        folder: of the files inside it; empty for its top.
-        checksum: "sha256:..." or "md5:...", where its hash is known.
+        url: the address of the download.
+        folder: the folder of the files inside the archive; empty for the top.
+        checksum: "sha256:..." or "md5:...", if its hash is known.
     """
 
     url: str
@@ -63,7 +66,7 @@ class Archive:
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """The name of the archive's file."""
         return self.url.split("?")[0].rsplit("/", 1)[-1]
 
 
@@ -72,9 +75,9 @@ class Raw:
     """The files of a data set in one layout.
 
     Args:
-        folder: below the data root.
-        files: all of them are needed.
-        archive: what holds those without an own address.
+        folder: the folder below the data root.
+        files: the files, all of which are needed.
+        archive: the archive with the files that have no address of their own.
     """
 
     folder: str
@@ -82,39 +85,45 @@ class Raw:
     archive: Archive | None = None
 
     def at(self, root: str | Path | None) -> Path:
-        """The folder of the files."""
+        """Return the folder of the files."""
         return data_root(root) / self.folder
 
     def missing(self, root: str | Path | None) -> list[RawFile]:
-        """The files that are not there."""
+        """Return the files that are missing."""
         return [file for file in self.files if not (self.at(root) / file.name).is_file()]
 
     def fetch(self, root: str | Path | None) -> Path:
-        """Download what is missing; the folder."""
+        """Download the missing files, and return their folder."""
         folder = self.at(root)
         missing = self.missing(root)
         packed = [file for file in missing if file.url is None]
-        if packed and self.archive is None:
-            raise DataError(f"there is no download: {by_hand(folder / packed[0].name, 'its owner')}", packed[0].name)
-        if packed and self.archive is not None:
-            try:
-                _unpack(self.archive, folder, packed)
-            except OSError as error:
-                raise DataError(f"cannot be unpacked into {folder}: {error}", self.archive.name) from error
+        if packed:
+            self._unpack(folder, packed)
         for file in missing:
             if file.url is not None:
-                try:
-                    download(file.url, folder / file.name, file.checksum)
-                except DataError as error:
-                    # Who brings one file by hand will bring them all.
-                    others = [other.name for other in self.missing(root) if other is not file]
-                    if not others:
-                        raise
-                    raise replace(error, message=f"{error.message}; likewise {', '.join(others)}") from error
+                self._download(file, file.url, root)
         return folder
 
+    def _unpack(self, folder: Path, packed: list[RawFile]) -> None:
+        if self.archive is None:
+            raise DataError(f"there is no download: {by_hand(folder / packed[0].name, 'its owner')}", packed[0].name)
+        try:
+            _unpack(self.archive, folder, packed)
+        except OSError as error:
+            raise DataError(f"cannot be unpacked into {folder}: {error}", self.archive.name) from error
+
+    def _download(self, file: RawFile, url: str, root: str | Path | None) -> None:
+        try:
+            download(url, self.at(root) / file.name, file.checksum)
+        except DataError as error:
+            # A user who copies one file by hand needs the other missing ones, too.
+            others = [other.name for other in self.missing(root) if other is not file]
+            if not others:
+                raise
+            raise replace(error, message=f"{error.message}; likewise {', '.join(others)}") from error
+
     def version(self, folder: Path, strict: bool = True) -> str:
-        """What the files are, by their hashes; `strict` refuses a file that is not the published one or a known one."""
+        """Return what the files are by their hashes; `strict` refuses a file that is neither published nor known."""
         found = {file.name: file.identify(folder / file.name, strict) for file in self.files}
         others = [folder / name for name, label in found.items() if label is None]
         labels = sorted({label for label in found.values() if label is not None} - {PUBLISHED})
@@ -124,7 +133,10 @@ class Raw:
 
 
 def locate(layouts: Sequence[Raw], root: str | Path | None, fetch: bool = True) -> tuple[Raw, Path]:
-    """The first layout whose files are all there, and its folder; else the first one is downloaded, or refused."""
+    """Return the first complete layout and its folder.
+
+    If no layout is complete, the first one is downloaded; without `fetch`, an error is raised.
+    """
     for raw in layouts:
         if not raw.missing(root):
             return raw, raw.at(root)
@@ -137,13 +149,13 @@ def locate(layouts: Sequence[Raw], root: str | Path | None, fetch: bool = True) 
 
 
 def digest(paths: Sequence[Path]) -> str:
-    """One hash of the content of several files."""
+    """Return one hash of the content of several files."""
     return hashlib.sha256("\n".join(checksum(path) for path in paths).encode()).hexdigest()
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn whatever a damaged file does to its reader into a refusal that names the file."""
+    """Turn any error that a damaged file causes in its reader into a `DataError` that names the file."""
     try:
         yield
     except DataError as error:
@@ -158,7 +170,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def _unpack(archive: Archive, folder: Path, files: list[RawFile]) -> None:
-    """Only the files that are asked for leave the archive. One that was put there by hand stays."""
+    """Unpack only the files that are asked for. An archive that the user copied there by hand is kept."""
     packed = folder / archive.name
     brought = packed.exists()
     if brought and archive.checksum is not None:

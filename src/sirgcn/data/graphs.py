@@ -1,17 +1,17 @@
-"""Graphs, stored flat: a batch is a few slices and gathers, however many graphs it holds."""
+"""Graphs in flat tensors, so that a batch takes a few slices and gathers, however many graphs it holds."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from sirgcn.data.validate import DataError, check_finite, check_pointer, check_range, check_shape
+from sirgcn.data.validate import DataError, check_choice, check_finite, check_pointer, check_range, check_shape
 from sirgcn.strict import read
 
 Level = Literal["node", "edge", "graph"]
@@ -23,21 +23,32 @@ INTEGERS = (torch.int64,)
 
 @dataclass(frozen=True, eq=False)
 class Graphs:
-    r"""One graph or many, all nodes in one tensor and all edges in another; checked when made.
+    r"""One graph or many, with all nodes in one tensor and all edges in another. The constructor checks them.
 
-    Graph :math:`g` has the nodes :math:`p_g, \dots, p_{g+1} - 1` with :math:`p` = ``node_ptr``, and likewise its
-    edges. Nodes are counted through all graphs, so that one graph is stored as PyG has it.
+    Graph :math:`g` has the nodes :math:`p_g, \dots, p_{g+1} - 1` with :math:`p` = ``node_ptr``, and likewise for its
+    edges. Node numbers run through all graphs, so a single graph is stored as in PyG.
 
     Args:
         x: node features, float `[V, F]`, or categories, int64 `[V, C]`.
         edge_index: int64 `[2, E]`, sources first.
-        y: the targets, one row per node, edge or graph as `level` says: classes, int64 `[rows]` (-1: no label), or
-            numbers, float `[rows]` or `[rows, T]` (NaN: no label).
+        y: the targets, one row per node, edge or graph, depending on `level`. They are classes, int64 `[rows]`
+            (-1: no label), or numbers, float `[rows]` or `[rows, T]` (NaN: no label).
         level: what the targets belong to.
         edge_attr: edge features, float `[E, F]`, or categories, int64 `[E, C]`.
         pe: positional or structural encodings, float `[V, P]`.
         node_ptr: int64 `[G + 1]`; None for a single graph.
         edge_ptr: int64 `[G + 1]`; None for a single graph.
+
+    >>> graphs = Graphs(
+    ...     x=torch.ones(5, 1),
+    ...     edge_index=torch.tensor([[0, 1, 2, 3], [1, 0, 3, 4]]),
+    ...     y=torch.tensor([0, 1]),
+    ...     level="graph",
+    ...     node_ptr=torch.tensor([0, 2, 5]),
+    ...     edge_ptr=torch.tensor([0, 2, 4]),
+    ... )
+    >>> len(graphs), graphs.num_nodes, graphs[1].edge_index.tolist()
+    (2, 5, [[0, 1], [1, 2]])
     """
 
     x: Tensor
@@ -54,56 +65,52 @@ class Graphs:
 
     @classmethod
     def from_data(cls, graphs: Data | Sequence[Data], level: Level) -> "Graphs":
-        """From PyG graphs with `x`, `edge_index`, `y` and, in all or in none, `edge_attr` and `pe`.
+        """Return PyG's graphs in flat form.
 
-        A single column of categories may be `[V]`; a graph's target may be a number, `[1]` or `[1, T]`.
+        Every graph has `x`, `edge_index` and `y`. Either all graphs have `edge_attr`, or none has it; the same holds
+        for `pe`. A single column of categories may have shape `[V]`. The target of a graph may be a number, `[1]` or
+        `[1, T]`.
         """
-        _check_level(level)
+        check_choice("level", level, get_args(Level))
         many = [graphs] if isinstance(graphs, Data) else list(graphs)
         if not many:
             raise DataError("expected at least one graph, got none", "graphs")
         counts = torch.tensor([_counts(graph, f"graph {place}") for place, graph in enumerate(many)]).T
         node_ptr, edge_ptr = torch.nn.functional.pad(counts.cumsum(1), (1, 0))
         nodes, edges = counts
-        edge_index = torch.cat([graph.edge_index for graph in many], dim=1)
-        if len(many) > 1:
-            edge_index = edge_index + torch.repeat_interleave(node_ptr[:-1], edges)
-        y = [torch.as_tensor(graph.y) for graph in many]
-        if level == "graph":
-            # PyG keeps T targets of a graph as [1, T] or [T], one target as [1] or a number.
-            y = [target.reshape(1, -1) for target in y]
-        target = _cat("y", y, {"node": nodes, "edge": edges, "graph": torch.ones_like(nodes)}[level])
+        # A single graph is stored without pointers.
+        pointers = {"node_ptr": node_ptr, "edge_ptr": edge_ptr} if len(many) > 1 else {}
         return cls(
             x=_cat("x", [_column(graph.x) for graph in many], nodes),
-            edge_index=edge_index,
-            y=target.squeeze(1) if target.dim() == 2 and target.size(1) == 1 else target,
+            edge_index=torch.cat([graph.edge_index for graph in many], dim=1)
+            + torch.repeat_interleave(node_ptr[:-1], edges),
+            y=_targets(many, level, {"node": nodes, "edge": edges, "graph": torch.ones_like(nodes)}[level]),
             level=level,
             edge_attr=_optional("edge_attr", many, edges),
             pe=_optional("pe", many, nodes),
-            node_ptr=node_ptr if len(many) > 1 else None,
-            edge_ptr=edge_ptr if len(many) > 1 else None,
+            **pointers,
         )
 
     @property
     def num_graphs(self) -> int:
-        """G."""
+        """G, the number of graphs."""
         return 1 if self.node_ptr is None else len(self.node_ptr) - 1
 
     @property
     def num_nodes(self) -> int:
-        """V, of all graphs together."""
+        """V, the number of nodes of all graphs."""
         return self.x.size(0)
 
     @property
     def num_edges(self) -> int:
-        """E, directed, of all graphs together."""
+        """E, the number of directed edges of all graphs."""
         return self.edge_index.size(1)
 
     def __len__(self) -> int:
         return self.num_graphs
 
     def __getitem__(self, index: int) -> Data:
-        """One graph, its nodes counted from 0."""
+        """Return one graph with its nodes numbered from 0."""
         index = read(int, index, "graph")
         if not -len(self) <= index < len(self):
             raise IndexError(f"graph {index}: there are {len(self)}")
@@ -113,9 +120,9 @@ class Graphs:
         return (self[i] for i in range(len(self)))
 
     def batch(self, index: Tensor | None = None) -> Data:
-        """The graphs `index` (int64 `[B]`, in this order) as one: PyG's `Data` with `batch`, `ptr` and `num_graphs`.
+        """Return the graphs `index` (int64 `[B]`, in this order) as one `Data` with `batch`, `ptr` and `num_graphs`.
 
-        Without an index all of them. Nothing is copied for a single graph.
+        Without an index, the batch holds all graphs. If there is only one graph, its tensors are not copied.
         """
         every = {name: tensor for name in ("x", "edge_attr", "pe") if (tensor := getattr(self, name)) is not None}
         if index is None:
@@ -144,7 +151,7 @@ class Graphs:
         )
 
     def select(self, index: Tensor) -> "Graphs":
-        """The graphs `index` (int64 `[B]`, in this order, at least one), as graphs of their own."""
+        """Return the graphs `index` (int64 `[B]`, in this order, at least one)."""
         found = self.batch(index)
         edges = self.pointers()[1].diff()[index]
         return replace(
@@ -155,33 +162,33 @@ class Graphs:
         )
 
     def pointers(self) -> tuple[Tensor, Tensor]:
-        """`node_ptr` and `edge_ptr`, of a single graph too."""
+        """Return `node_ptr` and `edge_ptr`, also for a single graph."""
         if self.node_ptr is None or self.edge_ptr is None:
             return torch.tensor([0, self.num_nodes]), torch.tensor([0, self.num_edges])
         return self.node_ptr, self.edge_ptr
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors that are there, by name."""
+        """Return the tensors that are set, by name."""
         return {field.name: value for field in fields(self) if isinstance(value := getattr(self, field.name), Tensor)}
 
     def sha256(self) -> str:
-        """A hash of all tensors, their names, dtypes and shapes: equal data, equal hash, on any machine."""
+        """Return a hash of all tensors, their names, dtypes and shapes. Equal data have equal hashes on any machine."""
         return sha256_of(self.level, self.tensors())
 
 
 def sha256_of(about: str, tensors: dict[str, Tensor]) -> str:
-    """A hash of a text and of tensors, their names, dtypes and shapes, in the order of the names."""
+    """Return a hash of a text and of tensors, with their names, dtypes and shapes, in the order of the names."""
     digest = hashlib.sha256(about.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         array = tensor.detach().numpy()
-        # Little-endian already on nearly every machine, and then nothing is copied.
+        # Nearly every machine is little-endian already, and then nothing is copied.
         digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
     return digest.hexdigest()
 
 
 def _check(graphs: Graphs) -> None:
-    _check_level(graphs.level)
+    check_choice("level", graphs.level, get_args(Level))
     check_shape("x", graphs.x, (None, None), (*FLOATS, *INTEGERS))
     check_shape("edge_index", graphs.edge_index, (2, None), INTEGERS)
     nodes, edges = graphs.num_nodes, graphs.num_edges
@@ -205,13 +212,8 @@ def _check(graphs: Graphs) -> None:
         check_range("y", graphs.y, -1, torch.iinfo(torch.int64).max)
 
 
-def _check_level(level: Any) -> None:
-    if level not in ("node", "edge", "graph"):
-        raise DataError(f"expected node, edge or graph, got {level!r}", "level")
-
-
 def _check_edges(graphs: Graphs) -> None:
-    """Refuse an edge that leaves its graph."""
+    """Raise for an edge that leaves its graph."""
     edge_index, node_ptr, edge_ptr = graphs.edge_index, graphs.node_ptr, graphs.edge_ptr
     if node_ptr is None and edge_ptr is None:
         check_range("edge_index", edge_index, 0, graphs.num_nodes)
@@ -227,7 +229,7 @@ def _check_edges(graphs: Graphs) -> None:
     if len(start) == 0:
         return
     low, high = node_ptr[:-1][filled], node_ptr[1:][filled]
-    # The extremes of each graph: bounds for every edge would take as much memory as the edges.
+    # Only the minimum and maximum of each graph: bounds for every edge would take as much memory as the edges.
     inside = all(
         bool((torch.from_numpy(np.minimum.reduceat(row, start)) >= low).all())
         and bool((torch.from_numpy(np.maximum.reduceat(row, start)) < high).all())
@@ -240,7 +242,7 @@ def _check_edges(graphs: Graphs) -> None:
 
 
 def _ranges(start: Tensor, length: Tensor) -> Tensor:
-    """start_0, ..., start_0 + length_0 - 1, start_1, ...: the rows of several ranges, one after the other."""
+    """Return the rows of several ranges in one tensor: start_0, ..., start_0 + length_0 - 1, start_1, ..."""
     before = length.cumsum(0) - length
     offset = torch.repeat_interleave(start - before, length)
     return offset + torch.arange(len(offset))
@@ -260,6 +262,15 @@ def _counts(graph: Any, place: str) -> tuple[int, int]:
     return graph.x.size(0), graph.edge_index.size(1)
 
 
+def _targets(graphs: Sequence[Data], level: Level, rows: Tensor) -> Tensor:
+    y = [torch.as_tensor(graph.y) for graph in graphs]
+    if level == "graph":
+        # PyG keeps T targets of a graph as [1, T] or [T], and one target as [1] or a number.
+        y = [target.reshape(1, -1) for target in y]
+    target = _cat("y", y, rows)
+    return target.squeeze(1) if target.dim() == 2 and target.size(1) == 1 else target
+
+
 def _column(tensor: Any) -> Any:
     return tensor.unsqueeze(1) if isinstance(tensor, Tensor) and tensor.dim() == 1 else tensor
 
@@ -270,7 +281,8 @@ def _optional(name: str, graphs: Sequence[Data], rows: Tensor) -> Tensor | None:
     if all(absent):
         return None
     if any(absent):
-        raise DataError("expected in all graphs or in none, got none", name, f"graph {absent.index(True)}")
+        expected = "expected it in all graphs or in no graph, got a graph without it"
+        raise DataError(expected, name, f"graph {absent.index(True)}")
     return _cat(name, parts, rows)
 
 

@@ -1,4 +1,4 @@
-"""Signs that a task is easier than it should be: a column that gives the target away, the same item in two parts."""
+"""Signs that a task is easier than it should be: a column that reveals the target, or the same item in two parts."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,21 +13,21 @@ from sirgcn.data.schema import InputColumn, TaskLike
 
 Floats = NDArray[np.float64]
 
-# With fewer labels, a column fits them by chance.
+# With fewer labels, a column may fit them by chance.
 FEWEST = 20
 
-# A column is first tried on this many rows.
+# A column is tested on this many rows first.
 SAMPLE = 20_000
 
-# Values that occur so often on average are categories rather than measurements.
+# Values that repeat this often on average are categories rather than measurements.
 REPEATED = 4
 
-# Correlation of a column with numbers that it is meant to predict.
+# A column with a larger correlation to the target reveals it.
 SAME = 0.9999
 
 
 def find_leaks(task: TaskLike, labels: Tensor | None) -> list[str]:
-    """Warnings, in words; `labels` are the classes (int64, -1: none), or None where targets are numbers."""
+    """Return warnings in words. `labels` are the classes (int64, -1: no label), or None if targets are numbers."""
     found = []
     rows, y = _labelled(task, labels)
     if len(rows) >= FEWEST:
@@ -48,7 +48,10 @@ def _labelled(task: TaskLike, labels: Tensor | None) -> tuple[Any, Any]:
 
 
 def _columns(task: TaskLike) -> Iterator[tuple[str, Floats]]:
-    """The inputs at the level of the targets, by name: categories as their numbers, of graphs the nodes' means."""
+    """Yield the inputs at the level of the targets, by name.
+
+    Categories are given by their numbers. The input of a graph is the mean over its nodes.
+    """
     inputs = _inputs(task)
     if inputs is None:
         return
@@ -63,7 +66,7 @@ def _columns(task: TaskLike) -> Iterator[tuple[str, Floats]]:
 
 
 def _inputs(task: TaskLike) -> Tensor | None:
-    """The inputs of the items that have targets; None where there are none, or where they are categories of nodes."""
+    """Return the inputs of the items with targets; None if there are none, or if nodes of graphs have categories."""
     graphs = task.graphs
     if task.level == "edge":
         return graphs.edge_attr
@@ -96,7 +99,10 @@ def _gives_away(values: Floats, rows: Any, y: Any, classes: bool) -> bool:
 
 
 def _separates(values: Floats, y: Any) -> bool:
-    """Whether equal values have equal classes, and either values repeat or each class is an interval of values."""
+    """Return whether a column separates the classes.
+
+    That is: equal values have equal classes, and either values repeat, or each class is an interval of values.
+    """
     order = np.argsort(values, kind="stable")
     values, y = values[order], y[order]
     changes = y[1:] != y[:-1]
@@ -115,7 +121,7 @@ def _follows(values: Floats, y: Any) -> bool:
 
 
 def _counts_up(values: Floats) -> bool:
-    """Whether the values, sorted, are evenly spaced and all different."""
+    """Return whether the sorted values are all different and evenly spaced."""
     if len(values) < FEWEST:
         return False
     ordered = np.sort(values)
@@ -125,26 +131,31 @@ def _counts_up(values: Floats) -> bool:
 
 
 def _twins(task: TaskLike) -> list[str]:
-    if task.over == "graphs":
-        marks, what = _graph_marks(task.graphs), "look like a training graph (same features, same neighbourhoods)"
-    elif task.over == "nodes":
-        marks, what = _node_marks(task.graphs), "have the features and the neighbours of a training node"
-    else:
-        source, target = task.graphs.edge_index
-        low, high = torch.minimum(source, target), torch.maximum(source, target)
-        marks, what = low * task.graphs.num_nodes + high, "join the nodes of a training edge"
+    """Warn of validation and test items that equal a training item."""
+    marks, what = _marks(task)
     found = []
     for number, split in enumerate(task.splits):
         where = f" of split {number}" if len(task.splits) > 1 else ""
-        for part in ("val", "test"):
-            count = int(torch.isin(marks[getattr(split, part)], marks[split.train]).sum())
+        for part, items in (("val", split.val), ("test", split.test)):
+            count = int(torch.isin(marks[items], marks[split.train]).sum())
             if count:
                 found.append(f"{count:,} {task.over} of {part}{where} {what}")
     return found
 
 
+def _marks(task: TaskLike) -> tuple[Tensor, str]:
+    """Return a number for each item of a split, and in words what items with equal numbers have in common."""
+    if task.over == "graphs":
+        return _graph_marks(task.graphs), "look like a training graph (same features, same neighbourhoods)"
+    if task.over == "nodes":
+        return _node_marks(task.graphs), "have the features and the neighbours of a training node"
+    source, target = task.graphs.edge_index
+    low, high = torch.minimum(source, target), torch.maximum(source, target)
+    return low * task.graphs.num_nodes + high, "join the nodes of a training edge"
+
+
 def _node_marks(graphs: Graphs) -> Tensor:
-    """A number for each node, equal where features and neighbours, into and out of it, are equal."""
+    """Return a number for each node. Nodes with equal features, equal sources and equal targets have equal numbers."""
     mark = _row_marks(graphs.x)
     own = _mix(torch.arange(graphs.num_nodes))
     source, target = graphs.edge_index
@@ -154,15 +165,15 @@ def _node_marks(graphs: Graphs) -> Tensor:
 
 
 def _graph_marks(graphs: Graphs) -> Tensor:
-    """A number for each graph, equal where two rounds of 1-WL with all features tell no difference."""
+    """Return a number for each graph, equal for graphs that two rounds of 1-WL with all features do not tell apart."""
     mark = _row_marks(graphs.x)
     source, target = graphs.edge_index
-    kind = (
-        torch.zeros(graphs.num_edges, dtype=torch.int64) if graphs.edge_attr is None else _row_marks(graphs.edge_attr)
-    )
+    edge = torch.zeros(graphs.num_edges, dtype=torch.int64)
+    if graphs.edge_attr is not None:
+        edge = _row_marks(graphs.edge_attr)
     for _ in range(2):
-        heard = torch.zeros_like(mark).index_add_(0, target, _mix(mark[source] + kind))
-        # Three times: whom a node hears is not who it is.
+        heard = torch.zeros_like(mark).index_add_(0, target, _mix(mark[source] + edge))
+        # The factor 3 tells a node's own number from those of its neighbours.
         mark = _mix(3 * _mix(mark) + heard)
     if graphs.node_ptr is None:
         return mark.sum().reshape(1)
@@ -171,9 +182,9 @@ def _graph_marks(graphs: Graphs) -> Tensor:
 
 
 def _row_marks(x: Tensor) -> Tensor:
-    """A number for each row: a random linear form of its bits, modulo 2^64."""
+    """Return a number for each row: a random linear form of its bits, modulo 2^64."""
     if x.is_floating_point():
-        # 0 and -0 are equal and have other bits.
+        # 0 and -0 are equal but have different bits.
         x = (x + 0.0).contiguous().view(torch.int32 if x.dtype == torch.float32 else torch.int64)
     weights = _mix(torch.arange(1, x.size(1) + 1)) | 1
     mark = torch.zeros(len(x), dtype=torch.int64)
@@ -183,7 +194,7 @@ def _row_marks(x: Tensor) -> Tensor:
 
 
 def _mix(mark: Tensor) -> Tensor:
-    """The finaliser of SplitMix64: near numbers far apart."""
+    """Return the finaliser of SplitMix64, which maps near numbers to distant ones."""
     for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
         mark = (mark ^ ((mark >> shift) & ((1 << (64 - shift)) - 1))) * factor
     return mark ^ ((mark >> 31) & ((1 << 33) - 1))

@@ -8,26 +8,42 @@ import torch
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from torch import Tensor
 
+from sirgcn.data.losses import Targets, align
+
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: `metric(outputs, targets)` over the batches of an evaluation.
+    """A metric: `metric(outputs, targets)` is its value over the batches of an evaluation.
 
     Args:
-        name: as in the table of metrics.
-        maximise: whether more is better.
-        compute: from output `[rows, outputs]` (or `[rows]`) and target, to a number.
-        per_batch: the mean over batches of the batch's value, as PATTERN and CLUSTER have it, instead of one value of
-            all rows.
+        name: the key in `METRICS`.
+        title: the name that a reader sees.
+        targets: what the metric is for. Metrics for "classes" and "two classes" also accept the numbers 0 and 1.
+        maximise: whether a larger value is better.
+        compute: the function from output `[rows, outputs]` (or `[rows]`) and target to a number.
+        per_batch: whether the value is the mean over batches, as PATTERN and CLUSTER define it. Otherwise the value is
+            computed once from all rows.
+        loss: the name of the loss that equals the metric, if there is one.
+        has_majority_bias: whether a model that always predicts the most frequent class scores well.
+
+    >>> metric = METRICS["accuracy"]
+    >>> metric.title, metric.targets, metric.maximise
+    ('accuracy', 'classes', True)
+    >>> metric([torch.tensor([[2.0, 1.0], [0.0, 3.0]])], [torch.tensor([0, 0])])
+    0.5
     """
 
     name: str
+    title: str
+    targets: Targets
     maximise: bool
     compute: Callable[[Tensor, Tensor], float]
     per_batch: bool = False
+    loss: str | None = None
+    has_majority_bias: bool = False
 
     def __call__(self, outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> float:
-        """Its value; rows without a label (-1 among classes, NaN among numbers) do not count."""
+        """Compute the value; rows without a label (-1 among classes, NaN among numbers) do not count."""
         if not outputs or len(outputs) != len(targets):
             raise ValueError(f"outputs: expected as many batches as targets, got {len(outputs)} and {len(targets)}")
         if self.per_batch:
@@ -37,78 +53,90 @@ class Metric:
         return self.compute(torch.cat(list(outputs)), torch.cat(list(targets)))
 
     def better(self, value: float, than: float) -> bool:
-        """Whether one value of it is better than another."""
+        """Return whether one value of the metric is better than another."""
         return value > than if self.maximise else value < than
+
+    def can_measure(self, targets: Targets) -> bool:
+        """Return whether the metric is defined for such targets: what is for classes is for two classes, too."""
+        return targets == self.targets or (targets == "two classes" and self.targets == "classes")
 
 
 def accuracy(output: Tensor, target: Tensor) -> float:
-    r"""The share of rows whose class is predicted, :math:`\frac{1}{M} \sum_i [\hat{y}_i = y_i]`.
+    r"""Return the share of rows whose class is predicted, :math:`\frac{1}{M} \sum_i [\hat{y}_i = y_i]`.
 
-    The prediction is the largest of `[M, C]` scores, or of one logit per label whether it is above 0.
+    The predicted class is the one with the largest of `[M, C]` scores. With one logit per label, class 1 is predicted
+    where the logit is above 0.
     """
     predicted, known = _classes(output, target)
     return float((predicted == known).double().mean())
 
 
 def class_accuracy(output: Tensor, target: Tensor) -> float:
-    r"""Class-averaged accuracy as PATTERN and CLUSTER use it: the mean over classes of the recall.
+    r"""Return the class-averaged accuracy as PATTERN and CLUSTER define it: the mean over classes of the recall.
 
     .. math:: \frac{1}{|\mathcal{C}|} \sum_{c \in \mathcal{C}} \frac{|\{i: \hat{y}_i = y_i = c\}|}{|\{i: y_i = c\}|}
 
-    :math:`\mathcal{C}` holds every class that is a label or a prediction; one that is predicted but absent scores 0.
+    :math:`\mathcal{C}` holds every class that is a label or a prediction. A class that is predicted but is no label
+    scores 0.
     """
     predicted, known = _classes(output, target)
     classes = torch.cat([predicted, known]).unique()
-    recall = [(predicted[known == c] == c).double().mean() if bool((known == c).any()) else 0.0 for c in classes]
-    return float(sum(recall) / len(recall))
+    recalls = [(predicted[known == c] == c).double().mean() for c in known.unique()]
+    return float(sum(recalls) / len(classes))
 
 
 def f1(output: Tensor, target: Tensor) -> float:
-    """The mean over classes of the harmonic mean of precision and recall (macro F1)."""
+    """Return the mean over classes of the harmonic mean of precision and recall (macro F1)."""
     predicted, known = _classes(output, target)
     return float(f1_score(known.numpy(), predicted.numpy(), average="macro", zero_division=0))
 
 
 def roc_auc(output: Tensor, target: Tensor) -> float:
-    """The area under the ROC curve of one score per task, OGB's rule over several tasks.
+    """Return the area under the ROC curve of one score per task, by OGB's rule the mean over tasks.
 
-    A task counts if it has a positive and a negative label; labels that are NaN do not count; the value is the mean
-    over tasks. Scores `[M, 2]` of two classes are read as their difference.
+    A task counts if it has a positive and a negative label. Labels that are NaN do not count. Scores `[M, 2]` of two
+    classes are reduced to their difference.
     """
     return _over_tasks(roc_auc_score, output, target)
 
 
 def average_precision(output: Tensor, target: Tensor) -> float:
-    """The area under the precision-recall curve by steps, averaged over tasks as `roc_auc` is."""
+    """Return the area under the precision-recall curve by steps, averaged over tasks as `roc_auc` is."""
     return _over_tasks(average_precision_score, output, target)
 
 
 def mae(output: Tensor, target: Tensor) -> float:
-    r"""The mean absolute error :math:`\frac{1}{M} \sum_i |\hat{y}_i - y_i|`."""
+    r"""Return the mean absolute error :math:`\frac{1}{M} \sum_i |\hat{y}_i - y_i|`."""
     return float(_errors(output, target).abs().mean())
 
 
 def mse(output: Tensor, target: Tensor) -> float:
-    r"""The mean squared error :math:`\frac{1}{M} \sum_i (\hat{y}_i - y_i)^2`."""
+    r"""Return the mean squared error :math:`\frac{1}{M} \sum_i (\hat{y}_i - y_i)^2`."""
     return float(_errors(output, target).square().mean())
 
 
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("accuracy", True, accuracy),
-        Metric("class_accuracy", True, class_accuracy, per_batch=True),
-        Metric("f1", True, f1),
-        Metric("roc_auc", True, roc_auc),
-        Metric("average_precision", True, average_precision),
-        Metric("mae", False, mae),
-        Metric("mse", False, mse),
+        Metric("accuracy", "accuracy", "classes", True, accuracy, has_majority_bias=True),
+        Metric("class_accuracy", "class-averaged accuracy", "classes", True, class_accuracy, per_batch=True),
+        Metric("f1", "macro F1", "classes", True, f1),
+        Metric("roc_auc", "ROC-AUC", "two classes", True, roc_auc),
+        Metric("average_precision", "average precision", "two classes", True, average_precision),
+        Metric("mae", "mean absolute error", "numbers", False, mae, loss="l1"),
+        Metric("mse", "mean squared error", "numbers", False, mse, loss="mse"),
     )
 }
 """All metrics by name."""
 
-METRICS_OF_CLASSES = ("accuracy", "class_accuracy", "f1", "roc_auc", "average_precision")
-"""The metrics whose targets are classes or 0 and 1; those of the others are any numbers."""
+
+def metrics_for(targets: Targets) -> list[str]:
+    """Return the names of the metrics for such targets, the default first.
+
+    >>> metrics_for("numbers")
+    ['mae', 'mse']
+    """
+    return [metric.name for metric in METRICS.values() if metric.can_measure(targets)]
 
 
 def _classes(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,8 +162,7 @@ def _over_tasks(score: Callable[..., float], output: Tensor, target: Tensor) -> 
         if output.dim() == 2 and output.size(1) == 2:
             output = output[:, 1] - output[:, 0]
         output, target = output.reshape(-1, 1), target.unsqueeze(1)
-    if output.shape != target.shape:
-        raise ValueError(f"output: expected shape {list(target.shape)}, got {list(output.shape)}")
+    output = align(output, target)
     found = []
     for scores, labels in zip(output.T, target.T, strict=True):
         known = _is_class(labels)
@@ -148,10 +175,7 @@ def _over_tasks(score: Callable[..., float], output: Tensor, target: Tensor) -> 
 
 def _errors(output: Tensor, target: Tensor) -> Tensor:
     output, target = output.detach().cpu().double(), target.detach().cpu().double()
-    if output.dim() == 2 and target.dim() == 1 and output.size(1) == 1:
-        output = output.squeeze(1)
-    if output.shape != target.shape:
-        raise ValueError(f"output: expected shape {list(target.shape)}, got {list(output.shape)}")
+    output = align(output, target)
     known = ~torch.isnan(target)
     if not bool(known.any()):
         raise ValueError("target: expected at least one label, got none")

@@ -1,6 +1,7 @@
-"""Molecules as graphs: atoms and bonds with the categories of the Open Graph Benchmark (Hu et al., 2020)."""
+"""Molecules as graphs. Atoms and bonds have the categories of the Open Graph Benchmark (Hu et al., 2020)."""
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -35,12 +36,12 @@ _BOND: tuple[tuple[Callable[[Any], Any], tuple[Any, ...]], ...] = (
 )
 
 ATOM_VOCABULARIES = tuple(len(values) for _, values in _ATOM)
-"""Sizes of the nine atom vocabularies."""
+"""The sizes of the nine vocabularies of atoms."""
 
 BOND_VOCABULARIES = tuple(len(values) for _, values in _BOND)
-"""Sizes of the three bond vocabularies."""
+"""The sizes of the three vocabularies of bonds."""
 
-# A value outside a vocabulary is its last entry.
+# A value outside a vocabulary counts as its last entry.
 _PLACES = {
     rules: [({value: place for place, value in enumerate(values)}, len(values) - 1) for _, values in rules]
     for rules in (_ATOM, _BOND)
@@ -51,10 +52,15 @@ def _categories(rules: Any, item: Any) -> list[int]:
     return [places.get(read(item), last) for (read, _), (places, last) in zip(rules, _PLACES[rules], strict=True)]
 
 
-def molecule(smiles: str) -> tuple[Ints, Ints, Ints] | None:
-    """Atoms int64 `[V, 9]`, edge_index `[2, E]` with both ways of a bond one after the other, bonds `[E, 3]`.
+def has_rdkit() -> bool:
+    """Return whether RDKit is installed (extra `chem`)."""
+    return find_spec("rdkit") is not None
 
-    None for what RDKit does not read as a molecule with an atom.
+
+def molecule(smiles: str) -> tuple[Ints, Ints, Ints] | None:
+    """Return atoms int64 `[V, 9]`, edge_index `[2, E]` and bonds `[E, 3]`; the two edges of a bond follow each other.
+
+    If RDKit cannot read the text, or the molecule has no atom, the result is None.
     """
     from rdkit import Chem, rdBase
 
@@ -65,6 +71,6 @@ def molecule(smiles: str) -> tuple[Ints, Ints, Ints] | None:
     atoms = np.array([_categories(_ATOM, atom) for atom in found.GetAtoms()], dtype=np.int64)
     bonds = list(found.GetBonds())
     ends = np.array([(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds], dtype=np.int64).reshape(-1, 2)
-    kinds = np.array([_categories(_BOND, bond) for bond in bonds], dtype=np.int64).reshape(-1, len(_BOND))
+    categories = np.array([_categories(_BOND, bond) for bond in bonds], dtype=np.int64).reshape(-1, len(_BOND))
     both = np.stack([ends, ends[:, ::-1]], axis=1).reshape(-1, 2).T
-    return atoms, both, kinds.repeat(2, axis=0)
+    return atoms, both, categories.repeat(2, axis=0)

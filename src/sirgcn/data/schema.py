@@ -11,15 +11,18 @@ from sirgcn.strict import check_fields
 
 @dataclass(frozen=True)
 class Schema:
-    """What goes into a model and comes out of it.
+    """The widths of a model's inputs and outputs.
 
     Args:
-        features: the width of float node features; 0 where nodes carry categories.
-        vocabularies: the number of categories of each column of the nodes; empty where they carry features.
-        edge_features: the width of float edge features; 0 where there are none.
+        features: the width of float node features; 0 if nodes have categories.
+        vocabularies: the number of categories of each column of the nodes; empty if nodes have float features.
+        edge_features: the width of float edge features; 0 if there are none.
         edge_vocabularies: the number of categories of each column of the edges.
         encodings: the width of the positional or structural encodings.
-        outputs: what a model gives per row: classes, tasks, or 1.
+        outputs: the number of outputs per row: of classes, of tasks, or 1.
+
+    >>> Schema(vocabularies=(28,), edge_vocabularies=(4,)).outputs
+    1
     """
 
     features: int = 0

@@ -1,4 +1,4 @@
-"""What was drawn or computed, kept on disk: a safe format, an own hash, written whole or not at all."""
+"""The folders of raw and computed data, and a cache of computed data: safe files with a hash, complete or absent."""
 
 import json
 import os
@@ -22,34 +22,34 @@ from sirgcn.data.validate import DataError, check_pointer, check_shape
 from sirgcn.files import write_atomic
 
 FORMAT = "sirgcn"
-"""What the files of this module call themselves."""
+"""The name of the format in the header of a file."""
 
 VERSION = 1
-"""Of the layout. A file of another version is not read."""
+"""The version of the layout. Files of other versions are not read."""
 
 Content = TypeVar("Content", Graphs, dict[str, Tensor])
 Item = TypeVar("Item")
 
-# A header of ours takes a few hundred bytes; a parser need not meet what a stranger writes into a hundred megabytes.
+# A header takes a few hundred bytes. A larger one comes from another program and is not parsed.
 _LARGEST_HEADER = 1 << 20
 _INTEGERS = (torch.uint8, torch.int16, torch.int32, torch.int64)
 _FIELDS = ("x", "edge_index", "y", "edge_attr", "pe", "node_ptr", "edge_ptr")
-# Graphs whose edges are counted anew at once: a bound on the memory beyond the edges themselves.
+# The number of graphs whose edges are shifted at once, which bounds the memory beyond the edges themselves.
 _AT_ONCE = 512
 
 
 def data_root(root: str | Path | None = None) -> Path:
-    """The folder of the raw files: the argument, then `SIRGCN_DATA`, then the user's cache folder.
+    """Return the folder of raw files: the argument, or `SIRGCN_DATA`, or the user's cache folder.
 
-    It may be read-only: nothing but a download writes into it.
+    The folder may be read-only, because only downloads write to it.
     """
     return _folder(root, "SIRGCN_DATA")
 
 
 def cache_root(root: str | Path | None = None) -> Path:
-    """The folder of what was computed or drawn: the argument, then `SIRGCN_CACHE`, then the user's cache folder.
+    """Return the folder of computed data: the argument, or `SIRGCN_CACHE`, or the user's cache folder.
 
-    It can be removed at any time: everything in it is computed again.
+    The folder can be removed at any time, because its files are computed again.
     """
     return _folder(root, "SIRGCN_CACHE")
 
@@ -60,18 +60,24 @@ def _folder(root: str | Path | None, variable: str) -> Path:
 
 
 def _user_cache() -> Path:
-    # An empty variable counts as none, and a relative XDG path is to be ignored (XDG Base Directory Specification).
+    # An empty variable counts as unset, and a relative path is ignored (XDG Base Directory Specification).
     variable = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
     given = os.environ.get(variable, "")
     return Path(given) if Path(given).is_absolute() else Path.home() / ".cache"
 
 
 def save(path: str | Path, content: Graphs | dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write graphs, or tensors by name (float, or int64), and a header of JSON values.
+    """Write graphs, or tensors by name (float or int64), with a header of JSON values.
 
-    The file is safetensors with a hash of everything in it. Integers are kept in the smallest type that holds them, and
-    the nodes of an edge are counted from 0 in each graph: PATTERN takes an eighth of its size in memory. The file is
-    complete or absent, whatever interrupts the writing.
+    The format is safetensors with a hash of the content. Integers have the smallest type that holds them, and nodes are
+    numbered from 0 in each graph, so PATTERN takes an eighth of its size in memory. The file is complete or absent,
+    even if writing is interrupted.
+
+    >>> from tempfile import mkdtemp
+    >>> path = Path(mkdtemp()) / "rows.safetensors"
+    >>> save(path, {"rows": torch.arange(3)}, {"seed": 0})
+    >>> load(path)
+    ({'rows': tensor([0, 1, 2])}, {'seed': 0})
     """
     path = Path(path)
     level = content.level if isinstance(content, Graphs) else None
@@ -83,7 +89,15 @@ def save(path: str | Path, content: Graphs | dict[str, Tensor], header: dict[str
 
 
 def load(path: str | Path) -> tuple[Graphs | dict[str, Tensor], dict[str, Any]]:
-    """What `save` wrote: the graphs or tensors, and the header. A file that is not whole, or not ours, is refused."""
+    """Return what `save` wrote: the graphs or tensors, and the header. A damaged or foreign file is refused.
+
+    >>> from tempfile import mkdtemp
+    >>> path = Path(mkdtemp()) / "broken.safetensors"
+    >>> _ = path.write_bytes(b"not a cache file")
+    >>> load(path)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    sirgcn.data.validate.DataError: ...: expected a cache file, got something else
+    """
     path = Path(path)
     try:
         about, digest = _metadata(path)
@@ -102,10 +116,17 @@ def load(path: str | Path) -> tuple[Graphs | dict[str, Tensor], dict[str, Any]]:
 
 
 def cached(path: str | Path, header: dict[str, Any], build: Callable[[], Content]) -> Content:
-    """What `build` gives, from the file if there is one of this header, else built and written.
+    """Return the content of the file if it has this header; otherwise build the content and write the file.
 
-    A file that is broken or has another header is reported by a warning and made anew; one that cannot be written is
-    reported too, and what was built is given all the same.
+    A warning reports a file that is damaged or has another header; it is built again. A warning also reports a file
+    that cannot be written; the content is returned all the same.
+
+    >>> from tempfile import mkdtemp
+    >>> path = Path(mkdtemp()) / "rows.safetensors"
+    >>> cached(path, {"seed": 0}, lambda: {"rows": torch.arange(3)})
+    {'rows': tensor([0, 1, 2])}
+    >>> cached(path, {"seed": 0}, lambda: {"rows": torch.zeros(3)})
+    {'rows': tensor([0, 1, 2])}
     """
     path = Path(path)
     header = json.loads(json.dumps(header))
@@ -117,21 +138,21 @@ def cached(path: str | Path, header: dict[str, Any], build: Callable[[], Content
             reason = "it holds other data"
         except (DataError, OSError) as error:
             reason = str(error)
-        warnings.warn(f"{path} is made anew: {reason}", stacklevel=2)
+        warnings.warn(f"{path} is built again: {reason}", stacklevel=2)
     made = build()
     try:
         save(path, made, header)
     except OSError as error:
-        warnings.warn(f"{path} cannot be kept: {error}", stacklevel=2)
+        warnings.warn(f"{path} cannot be written: {error}", stacklevel=2)
     return made
 
 
 def _metadata(path: Path) -> tuple[str, str]:
-    """What the file says of itself, and its hash; nothing else of it is read yet."""
+    """Return the description in the file and its hash, without reading the tensors."""
     with path.open("rb") as file:
         start = file.read(8)
         length = int.from_bytes(start, "little")
-        # Eight bytes of length, then as many of JSON: the layout of safetensors.
+        # The layout of safetensors: eight bytes with a length, then as many bytes of JSON.
         if len(start) < 8 or length > min(_LARGEST_HEADER, path.stat().st_size - 8):
             raise DataError("expected a cache file, got something else", "header")
         metadata = json.loads(file.read(length))["__metadata__"]
@@ -144,7 +165,7 @@ def _packed(graphs: Graphs) -> dict[str, Tensor]:
     tensors = graphs.tensors()
     if graphs.node_ptr is not None and graphs.edge_ptr is not None:
         most = int(graphs.node_ptr.diff().max())
-        dtype = next(kind for kind in _INTEGERS if most <= torch.iinfo(kind).max)
+        dtype = _smallest(0, most)
         tensors["edge_index"] = _shifted(graphs.edge_index, -graphs.node_ptr, graphs.edge_ptr, dtype)
     return {name: _narrow(name, tensor) for name, tensor in tensors.items()}
 
@@ -154,7 +175,7 @@ def _unpacked(tensors: dict[str, Tensor], level: Any) -> Graphs:
     if unknown or not {"x", "edge_index", "y"} <= set(tensors):
         raise DataError(f"expected x, edge_index and y of graphs, got {', '.join(tensors)}", "tensors")
     edge_index = tensors["edge_index"]
-    # Wide only once it is counted through all graphs: it is the largest, and would be there twice.
+    # The largest tensor is widened only when its nodes are renumbered, so that it is not held twice.
     fields = _wide({name: tensor for name, tensor in tensors.items() if name != "edge_index"})
     if {"node_ptr", "edge_ptr"} <= set(fields):
         check_shape("edge_index", edge_index, (2, None), _INTEGERS)
@@ -165,7 +186,7 @@ def _unpacked(tensors: dict[str, Tensor], level: Any) -> Graphs:
 
 
 def _shifted(edge_index: Tensor, offset: Tensor, edge_ptr: Tensor, dtype: torch.dtype) -> Tensor:
-    """The edges of graph g with offset_g added."""
+    """Return the edges of each graph g with offset_g added."""
     out = torch.empty(edge_index.shape, dtype=dtype)
     for first in range(0, len(edge_ptr) - 1, _AT_ONCE):
         pointer = edge_ptr[first : first + _AT_ONCE + 1]
@@ -175,11 +196,15 @@ def _shifted(edge_index: Tensor, offset: Tensor, edge_ptr: Tensor, dtype: torch.
     return out
 
 
+def _smallest(least: int, most: int) -> torch.dtype:
+    """Return the smallest integer type that holds both numbers."""
+    return next(dtype for dtype in _INTEGERS if torch.iinfo(dtype).min <= least and most <= torch.iinfo(dtype).max)
+
+
 def _narrow(name: str, tensor: Tensor) -> Tensor:
     if tensor.dtype == torch.int64:
         least, most = (int(end) for end in tensor.aminmax()) if tensor.numel() else (0, 0)
-        kinds = (kind for kind in _INTEGERS if torch.iinfo(kind).min <= least and most <= torch.iinfo(kind).max)
-        tensor = tensor.to(next(kinds))
+        tensor = tensor.to(_smallest(least, most))
     elif tensor.dtype not in (*FLOATS, *_INTEGERS):
         raise DataError(f"expected int64 or float, got {tensor.dtype}", name)
     return tensor.detach().contiguous()
@@ -193,6 +218,6 @@ def _wide(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def progress(items: Iterable[Item], about: str, total: int | None = None) -> Iterator[Item]:
-    """The items, with a bar on the terminal's error stream while they are taken; without a terminal none."""
+    """Yield the items, and show a progress bar on the error stream if it is a terminal."""
     console = Console(stderr=True)
     yield from track(items, about, total, console=console, transient=True, disable=not console.is_terminal)

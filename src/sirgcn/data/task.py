@@ -1,4 +1,4 @@
-"""A task: graphs, splits, loss and metric. The training engine sees nothing else."""
+"""A task: graphs, splits, a loss and a metric. The training engine needs nothing else."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,28 +10,35 @@ from torch_geometric.data import Data
 
 from sirgcn.data.describe import Description, describe
 from sirgcn.data.graphs import Graphs, Level
-from sirgcn.data.losses import LOSSES, LOSSES_OF_CLASSES, Loss
-from sirgcn.data.metrics import METRICS, METRICS_OF_CLASSES, Metric
+from sirgcn.data.losses import LOSSES, Loss
+from sirgcn.data.metrics import METRICS, Metric
 from sirgcn.data.schema import Schema
 from sirgcn.data.splits import PARTS, Part, Split
-from sirgcn.data.validate import DataError, check_at_least, check_range, check_shape
+from sirgcn.data.validate import DataError, check_at_least, check_choice, check_range, check_shape
 from sirgcn.strict import check_fields, checked
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Graphs to learn from, and how; checked when made.
+    """Graphs to learn from, with splits, a loss and a metric. The constructor checks that they fit together.
 
     Args:
-        name: of the data set.
-        graphs: all of them, with their targets.
-        schema: the inputs' and outputs' widths.
-        splits: one, or the several that were published.
+        name: the name of the data set.
+        graphs: all graphs, with their targets.
+        schema: the widths of the inputs and outputs.
+        splits: one split, or the several that were published.
         loss: a name of `LOSSES`.
         metric: a name of `METRICS`.
-        version: exactly which data these are ("rebuilt ZINC-12k", "generated, seed 0").
-        classes: the names of the classes, in the order of the outputs, where they have names.
+        version: which data these are exactly ("rebuilt ZINC-12k", "generated, seed 0").
+        classes: the names of the classes, in the order of the outputs, if they have names.
         details: what a source adds, such as the preprocessing and ids of a user's tables.
+
+    >>> from sirgcn.data import hetero_edge_count_task
+    >>> task = hetero_edge_count_task(c=2, num_graphs=10)
+    >>> task.level, task.over, task.num_batches("train", batch_size=4)
+    ('graph', 'graphs', 2)
+    >>> [batch.num_graphs for batch in task.batches("train", batch_size=4)]
+    [4, 4]
     """
 
     name: str
@@ -55,24 +62,24 @@ class Task:
 
     @property
     def over(self) -> Literal["graphs", "nodes", "edges"]:
-        """What a split divides: graphs where there are several, else the nodes or edges of the one."""
+        """What a split divides: the graphs if there are several, otherwise the nodes or edges of the one graph."""
         if self.graphs.num_graphs > 1 or self.level == "graph":
             return "graphs"
         return "nodes" if self.level == "node" else "edges"
 
     @property
     def loss_function(self) -> Loss:
-        """The loss."""
+        """The loss of this name."""
         return LOSSES[self.loss]
 
     @property
     def metric_function(self) -> Metric:
-        """The metric."""
+        """The metric of this name."""
         return METRICS[self.metric]
 
     @checked
     def num_batches(self, part: Part, batch_size: int | None = None, split: int = 0) -> int:
-        """How many batches `batches` gives."""
+        """Return the number of batches that `batches` yields."""
         items = len(self._items(part, batch_size, split))
         return min(items, 1) if batch_size is None or self.over != "graphs" else -(-items // batch_size)
 
@@ -85,23 +92,24 @@ class Task:
         generator: torch.Generator | None = None,
         start: int = 0,
     ) -> Iterator[Data]:
-        """The part's batches, each PyG's `Data` with `y` and what `Graphs.batch` gives.
+        """Yield the batches of a part, each a `Data` with `y` and the fields of `Graphs.batch`.
 
-        Where targets are a selection of the model's rows, `index` (int64) holds those rows and `y` has as many: the
-        part's nodes of a single graph, the labelled nodes of many. Otherwise there is none, and
-        `batch.get("index")` is None. The edges of an edge task stand in `edge_label_index` `[2, rows]`.
+        If only some rows of the model have targets, `index` (int64) holds these rows, and `y` has as many entries. They
+        are the nodes of the part in a single graph, or the labelled nodes of several graphs. Otherwise
+        `batch.get("index")` is None. The edges of an edge task are in `edge_label_index` `[2, rows]`.
 
         Args:
             part: train, val or test.
-            batch_size: graphs in a batch; None takes all. One graph is always one batch; an empty part has none.
-            split: which of the splits.
-            generator: draws the order anew; without it the order is the split's.
-            start: the batch to begin with: those before it are not put together.
+            batch_size: the number of graphs in a batch; None puts all graphs into one batch. A single graph is always
+                one batch. An empty part has no batches.
+            split: the number of the split.
+            generator: draws a new order of the graphs; without it, they keep the order of the split.
+            start: the number of the first batch. The batches before it are not built.
         """
         check_at_least(0, start=start)
         items = self._items(part, batch_size, split)
         if generator is not None and self.over == "graphs":
-            # Drawn even if nothing is left of it, so that the next order does not depend on where this one began.
+            # Drawn even if no batch is left, so that the next order does not depend on where this one started.
             items = items[torch.randperm(len(items), generator=generator)]
         if start >= self.num_batches(part, batch_size, split):
             return
@@ -112,8 +120,7 @@ class Task:
             yield self._labelled(self.graphs.batch(chunk), None)
 
     def _items(self, part: Part, batch_size: int | None, split: int) -> Tensor:
-        if part not in PARTS:
-            raise DataError(f"expected one of {', '.join(PARTS)}, got {part!r}", "part")
+        check_choice("part", part, PARTS)
         if batch_size is not None:
             check_at_least(1, batch_size=batch_size)
         if not 0 <= split < len(self.splits):
@@ -135,14 +142,13 @@ class Task:
         return batch
 
     def describe(self) -> Description:
-        """What the data are: sizes, degrees, labels, homophily, missing values, warnings."""
+        """Return sizes, degrees, labels, homophily, missing values and warnings."""
         return describe(self)
 
 
 def _check(task: Task) -> None:
-    for argument, table in (("loss", LOSSES), ("metric", METRICS)):
-        if getattr(task, argument) not in table:
-            raise DataError(f"expected one of {', '.join(table)}, got {getattr(task, argument)!r}", argument)
+    check_choice("loss", task.loss, LOSSES)
+    check_choice("metric", task.metric, METRICS)
     graphs, schema = task.graphs, task.schema
     for field_name, tensor, width, vocabularies in (
         ("x", graphs.x, schema.features, schema.vocabularies),
@@ -160,40 +166,54 @@ def _check(task: Task) -> None:
 
 def _check_targets(task: Task) -> None:
     y, outputs = task.graphs.y, task.schema.outputs
-    classes = not y.is_floating_point()
-    if classes != (task.loss in LOSSES_OF_CLASSES):
-        kind = ", ".join(name for name in LOSSES if classes == (name in LOSSES_OF_CLASSES))
-        raise DataError(
-            f"the targets are {'classes' if classes else 'numbers'}: expected {kind}, got {task.loss!r}", "loss"
-        )
-    if classes:
+    is_of_classes = not y.is_floating_point()
+    _check_loss(task, is_of_classes)
+    if is_of_classes:
         check_range("y", y, -1, outputs)
     elif outputs != (y.size(1) if y.dim() == 2 else 1):
         raise DataError(f"expected {outputs} targets, got shape {list(y.shape)}", "y")
-    known = y[y >= 0] if classes else y[~torch.isnan(y)]
-    if task.metric not in METRICS_OF_CLASSES:
-        if classes:
-            names = ", ".join(METRICS_OF_CLASSES)
+    if task.metric_function.targets == "numbers":
+        if is_of_classes:
+            names = ", ".join(name for name, metric in METRICS.items() if metric.targets != "numbers")
             raise DataError(f"the targets are classes: expected {names}, got {task.metric!r}", "metric")
         return
-    if not classes:
-        other = ((y != 0) & (y != 1) & ~torch.isnan(y)).nonzero()
-        if len(other):
-            place = tuple(other[0].tolist())
-            value = float(y[place])
-            raise DataError(f"{task.metric} expects 0, 1 or no label, got {value}", "y", row=list(place), value=value)
-    elif outputs != 2 and task.metric in ("roc_auc", "average_precision"):
-        raise DataError(f"{task.metric} expects two classes, got {outputs}", "metric")
+    if is_of_classes:
+        _check_classes(task)
+    else:
+        _check_binary(task)
+    known = y[y >= 0] if is_of_classes else y[~torch.isnan(y)]
     if len(known) and bool((known == known[0]).all()):
-        raise DataError(
-            f"expected labels of at least two classes, got {known[0].item()} alone", "y", value=known[0].item()
-        )
+        value = known[0].item()
+        raise DataError(f"expected labels of at least two classes, got only {value}", "y", value=value)
+
+
+def _check_loss(task: Task, is_of_classes: bool) -> None:
+    if task.loss_function.is_for_classes != is_of_classes:
+        names = ", ".join(name for name, loss in LOSSES.items() if loss.is_for_classes == is_of_classes)
+        targets = "classes" if is_of_classes else "numbers"
+        raise DataError(f"the targets are {targets}: expected {names}, got {task.loss!r}", "loss")
+
+
+def _check_classes(task: Task) -> None:
+    outputs = task.schema.outputs
+    if task.metric_function.targets == "two classes" and outputs != 2:
+        raise DataError(f"{task.metric} expects two classes, got {outputs}", "metric")
+
+
+def _check_binary(task: Task) -> None:
+    """Raise for the first number that is neither 0 nor 1."""
+    y = task.graphs.y
+    other = ((y != 0) & (y != 1) & ~torch.isnan(y)).nonzero()
+    if len(other):
+        place = tuple(other[0].tolist())
+        value = float(y[place])
+        raise DataError(f"{task.metric} expects 0, 1 or no label, got {value}", "y", row=list(place), value=value)
 
 
 def _check_inputs(name: str, tensor: Tensor | None, width: int, vocabularies: tuple[int, ...]) -> None:
     if tensor is None:
         if width or vocabularies:
-            raise DataError("the schema expects it, got none", name)
+            raise DataError("the schema expects this tensor, got none", name)
     elif tensor.is_floating_point():
         check_shape(name, tensor, (None, width), (tensor.dtype,))
         if vocabularies:
@@ -206,20 +226,19 @@ def _check_inputs(name: str, tensor: Tensor | None, width: int, vocabularies: tu
 
 
 def _check_split(name: str, split: Split, count: int, task: Task) -> None:
-    for part in PARTS:
-        items = getattr(split, part)
-        check_shape(f"{name}.{part}", items, (None,), (torch.int64,))
-        check_range(f"{name}.{part}", items, 0, count)
+    parts = {f"{name}.{part}": getattr(split, part) for part in PARTS}
+    for part, items in parts.items():
+        check_shape(part, items, (None,), (torch.int64,))
+        check_range(part, items, 0, count)
     twice = (torch.bincount(torch.cat([split.train, split.val, split.test])) > 1).nonzero()
     if len(twice):
         item = int(twice[0])
         raise DataError(f"expected every item at most once, got item {item} twice", name, value=item)
-    for part in PARTS:
-        items = getattr(split, part)
-        if part == "train" and len(items) == 0:
-            raise DataError("expected at least one item, got none", f"{name}.train")
+    if len(split.train) == 0:
+        raise DataError("expected at least one item, got none", f"{name}.train")
+    for part, items in parts.items():
         if len(items) and not _any_label(task, items):
-            raise DataError("expected labelled items, got none", f"{name}.{part}")
+            raise DataError("expected labelled items, got none", part)
 
 
 def _any_label(task: Task, items: Tensor) -> bool:

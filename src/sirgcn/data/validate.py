@@ -1,25 +1,30 @@
-"""What a graph must be, checked at one place for every source of graphs."""
+"""Checks of graphs and arguments, in one place for every source of graphs."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sirgcn.strict import read
+from sirgcn.strict import expected_one_of, read
 
 
-# Not eq: an exception without a hash breaks tools that keep exceptions in sets.
+# No `eq`: it would remove the hash, and tools that keep exceptions in sets would break.
 @dataclass(eq=False)
 class DataError(ValueError):
-    """Data that cannot be used: what is wrong, and where it stands.
+    """Data that cannot be used. The error says what is wrong and where.
 
     Args:
-        message: what was expected and what came.
+        message: what was expected and what was found.
         field: the argument, tensor or column that is wrong.
-        source: the file, or the name of the object, that holds it.
-        row: its place in the field: a row of a table (counted from 1, the header apart), an entry of a tensor.
-        value: the offending value.
+        source: the file, or the name of the object, that holds the field.
+        row: the place in the field: a row of a table (counted from 1, without the header) or an index of a tensor.
+        value: the value that was refused.
+
+    >>> raise DataError("expected a number, got 'x'", "size", "nodes.csv", row=3, value="x")
+    Traceback (most recent call last):
+    sirgcn.data.validate.DataError: nodes.csv: size, row 3: expected a number, got 'x'
     """
 
     message: str
@@ -41,10 +46,22 @@ class DataError(ValueError):
 
 
 def check_at_least(minimum: int, **arguments: object) -> None:
-    """Refuse arguments that are no whole numbers or below the minimum."""
+    """Raise for an argument that is not a whole number or is below the minimum."""
     for name, value in arguments.items():
         if read(int, value, name) < minimum:
             raise DataError(f"expected a whole number >= {minimum}, got {value!r}", name, value=value)
+
+
+def check_choice(field: str, name: object, known: Iterable[str]) -> None:
+    """Raise for a name that is not in the list; the error names the most similar one.
+
+    >>> check_choice("metric", "maee", ["mae", "mse"])
+    Traceback (most recent call last):
+    sirgcn.data.validate.DataError: metric: expected one of mae, mse, got 'maee'; did you mean mae?
+    """
+    names = tuple(known)
+    if name not in names:
+        raise DataError(expected_one_of(name, names), field, value=name)
 
 
 def check_shape(
@@ -54,7 +71,7 @@ def check_shape(
     dtypes: tuple[torch.dtype, ...],
     source: str | None = None,
 ) -> None:
-    """Refuse what is no tensor of this shape (None: any size) and one of these dtypes."""
+    """Raise for anything but a dense CPU tensor of this shape (None: any size) and one of these dtypes."""
     if not isinstance(tensor, Tensor):
         raise DataError(f"expected a tensor, got {type(tensor).__name__}", field, source)
     if tensor.layout is not torch.strided or tensor.device.type != "cpu":
@@ -62,20 +79,23 @@ def check_shape(
     if tensor.dtype not in dtypes:
         known = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
         raise DataError(f"expected dtype {known}, got {str(tensor.dtype).removeprefix('torch.')}", field, source)
-    fits = tensor.dim() == len(shape) and all(
-        want is None or want == size for want, size in zip(shape, tensor.shape, strict=True)
-    )
-    if not fits:
+    if not _has_shape(tensor, shape):
         known = ", ".join("any" if size is None else str(size) for size in shape)
         raise DataError(f"expected shape [{known}], got {list(tensor.shape)}", field, source)
 
 
+def _has_shape(tensor: Tensor, shape: tuple[int | None, ...]) -> bool:
+    if tensor.dim() != len(shape):
+        return False
+    return all(want is None or want == size for want, size in zip(shape, tensor.shape, strict=True))
+
+
 def check_range(field: str, tensor: Tensor, low: int | Tensor, high: int | Tensor, source: str | None = None) -> None:
-    """Refuse the first entry that is not in `low <= entry < high` (numbers, or tensors that broadcast)."""
+    """Raise for the first entry outside `low <= entry < high`. The bounds are numbers, or tensors that broadcast."""
     if tensor.numel() == 0:
         return
     if isinstance(low, int) and isinstance(high, int):
-        # The extremes alone need no array of the tensor's size.
+        # The minimum and the maximum need no temporary array of the tensor's size.
         least, most = tensor.aminmax()
         if low <= int(least) and int(most) < high:
             return
@@ -88,7 +108,7 @@ def check_range(field: str, tensor: Tensor, low: int | Tensor, high: int | Tenso
 
 
 def check_finite(field: str, tensor: Tensor, allow_missing: bool = False) -> None:
-    """Refuse the first entry that is infinite, or NaN unless `allow_missing`."""
+    """Raise for the first entry that is infinite, or NaN unless `allow_missing` is set."""
     if not tensor.is_floating_point() or tensor.numel() == 0:
         return
     bad = torch.isinf(tensor) if allow_missing else ~torch.isfinite(tensor)
@@ -99,7 +119,7 @@ def check_finite(field: str, tensor: Tensor, allow_missing: bool = False) -> Non
 
 
 def check_pointer(field: str, pointer: Tensor, total: int, of: str) -> None:
-    """Refuse what does not start at 0, end at `total` and never decrease."""
+    """Raise for a pointer that does not start at 0, decreases, or does not end at `total`."""
     check_shape(field, pointer, (None,), (torch.int64,))
     if len(pointer) < 2:
         raise DataError(f"expected at least 2 entries (one graph), got {len(pointer)}", field)

@@ -14,7 +14,7 @@ import torch_geometric
 
 import sirgcn
 from sirgcn.ops import backends, native
-from sirgcn.ops.aggregate import choose_backend
+from sirgcn.ops.backend import choose_backend
 
 ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "20000000000"}
 """Settings of glibc with which a process keeps freed memory and uses it again. Without them, every pass pays for the

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from sirgcn.data.losses import count_labels
 from sirgcn.data.splits import Part
 from sirgcn.data.task import Task
 
@@ -84,7 +83,7 @@ class Inference:
         outputs, targets, total, labels = [], [], 0.0, 0
         for batch in self.task.batches(part, batch_size, self.split):
             output, target = self.predict(batch)
-            count = count_labels(self.task.loss, target)
+            count = self.task.loss_function.count_labels(target)
             total += float(self.task.loss_function(output, target)) * count
             labels += count
             outputs.append(output.float().cpu())

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from sirgcn.data.graphs import sha256_of
-from sirgcn.data.losses import LOSSES_OF_BATCHES
 from sirgcn.data.splits import PARTS, Part
 from sirgcn.data.task import Task
 from sirgcn.engine.checkpoint import Checkpoints, random_state, set_random_state, weights_sha256
@@ -52,6 +51,10 @@ class Outcome:
         metrics: loss and metric of every part, with the selected weights.
         seconds: the time of the training, without the evaluation at its end.
         threads: the numbers of threads that torch had; more than one after a resumption with another number.
+
+    >>> outcome = Outcome([{"epoch": 0}], 0, "epochs", {"test": 0.5}, 1.0, [1])
+    >>> outcome.metrics["test"]
+    0.5
     """
 
     history: list[dict[str, Any]]
@@ -207,7 +210,7 @@ class Trainer:
         config, size = self.config, self.config.batch_size
         if config.eval_batch_size is not None or size is None:
             return config.eval_batch_size
-        is_of_batches = self.task.metric_function.per_batch or self.task.loss in LOSSES_OF_BATCHES
+        is_of_batches = self.task.metric_function.per_batch or self.task.loss_function.per_batch
         return size if is_of_batches else EVALUATED_AT_ONCE * size
 
     def step(self, batch: Data) -> None:

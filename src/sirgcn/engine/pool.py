@@ -44,6 +44,17 @@ def run_all(
     - At the deadline, at Ctrl-C and at SIGTERM, the runs at work save their state and no new run starts. The outcome of
       all these runs is `PAUSED`.
     - A run that another process is making is left to that process. Its outcome is `BUSY`.
+
+    Args:
+        runs: the runs, such as those of `plan`.
+        settings: where and how they are made.
+        jobs: how many processes work at a time.
+        listeners: called with every event of every run.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     run_all([], Settings(folder, folder))
+    {}
     """
     if read(int, jobs, "jobs") < 1:
         raise ConfigError(f"jobs: expected at least 1, got {jobs}")

@@ -48,8 +48,8 @@ class Progress:
         else:
             self.finished += 1
             self.bars.remove_task(self.tasks.pop(run))
-            told = f"[{self.finished}/{self.total}] {event}: {run}{result_of(detail)}"
-            self.console.print(told, markup=False, highlight=False, soft_wrap=True)
+            line = f"[{self.finished}/{self.total}] {event}: {run}{result_of(detail)}"
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _epoch(self, run: Run, row: dict[str, Any]) -> None:
         note = f"loss {row['step_loss']:.4g}"

@@ -16,7 +16,6 @@ from pathlib import Path, PurePosixPath
 from statistics import median
 from typing import Any
 
-from sirgcn.engine import curves
 from sirgcn.engine.locks import opened
 
 FORMAT = 2
@@ -97,7 +96,7 @@ def is_on(record: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
     """Whether a run was made on the described data, as far as its record tells."""
     if was_redrawn(record) not in (None, data["redraw"]):
         return False
-    # Other bytes in a file may mean the same data. For data that are redrawn, this cannot be told for other seeds.
+    # Other bytes in a file may mean the same data. For redrawn data, that is unknown for the other seeds.
     names = ("sha256", "splits_sha256", "loss", "metric", *["files_sha256"] * bool(data["redraw"]))
     return all(record["data"].get(name, data.get(name)) == data.get(name) for name in names)
 
@@ -114,6 +113,13 @@ def append(path: str | Path, record: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises:
         OSError: a file cannot be written, as on a full disk. The error names it, and the records are as before.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> key = dict(zip(KEY, ("mine", "n=3", "SIR-GCN", 0, 0, False)))
+    >>> with TemporaryDirectory() as folder:
+    ...     stored = append(f"{folder}/mine.jsonl", {**key, "status": DONE, "history": [{"epoch": 0, "val": 0.5}]})
+    >>> stored["status"], "history" in stored
+    ('done', False)
     """
     path = Path(path)
     short = separate(path, record)
@@ -139,6 +145,9 @@ def separate(path: Path, record: Mapping[str, Any]) -> dict[str, Any]:
         long["traceback"] = record["traceback"]
         short["traceback"] = f"...{record['traceback'][-_LONGEST_TRACEBACK:]}"
     if long:
+        # Not at the top of the module: a report on records without curves never loads NumPy.
+        from sirgcn.engine import curves
+
         folder = path.parent / "curves" / path.stem
         try:
             file, digest = curves.write(folder, slug_of(key_of(record)), long)
@@ -154,10 +163,19 @@ def with_curves(path: str | Path, record: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises:
         CurvesError: the file of curves is missing or damaged. The error names it.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> key = dict(zip(KEY, ("mine", "n=3", "SIR-GCN", 0, 0, False)))
+    >>> with TemporaryDirectory() as folder:
+    ...     stored = append(f"{folder}/mine.jsonl", {**key, "history": [{"epoch": 0, "val": 0.5}]})
+    ...     with_curves(f"{folder}/mine.jsonl", stored)["history"]
+    [{'epoch': 0, 'val': 0.5}]
     """
     named = record.get("curves")
     if named is None:
         return dict(record)
+    from sirgcn.engine import curves
+
     place = PurePosixPath(named["file"])
     if place.is_absolute() or ".." in place.parts:
         raise curves.CurvesError(f"{path}: curves: expected a file below the folder of the records, got {place}")
@@ -189,7 +207,7 @@ def _append(path: Path, line: bytes) -> None:
         except OSError as error:
             with suppress(OSError):
                 file.truncate(size)
-                # Nobody else has written to an empty file, and whoever waits for its lock looks at the name again.
+                # No other process has written to an empty file. One that waits for its lock looks the name up again.
                 if size == 0:
                     path.unlink()
             raise OSError(error.errno, error.strerror, str(path)) from error
@@ -206,7 +224,15 @@ def _write(file: Any, line: bytes) -> None:
 def read(path: str | Path) -> list[dict[str, Any]]:
     """All whole records of a file, the last of each key, in the order in which they were added.
 
-    The records are without their long fields; see `with_curves`.
+    The records are without their long fields; see `with_curves`. A file that does not exist has no records.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> key = dict(zip(KEY, ("mine", "n=3", "SIR-GCN", 0, 0, False)))
+    >>> with TemporaryDirectory() as folder:
+    ...     for status in (FAILED, DONE):
+    ...         _ = append(f"{folder}/mine.jsonl", {**key, "status": status})
+    ...     [record["status"] for record in read(f"{folder}/mine.jsonl")]
+    ['done']
     """
     path = Path(path)
     if not path.exists():

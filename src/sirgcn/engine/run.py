@@ -60,6 +60,21 @@ def execute(
         - `PAUSED`: the run was asked to stop and its state is saved.
         - `BUSY`: another process is making the run.
         - `UNRECORDED`: the record could not be written. `tell` receives the reason and the result.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from sirgcn.engine.experiment import ColumnConfig, ModelConfig, TrainConfig, TrainingExperiment
+    >>> from sirgcn.engine.plan import plan
+    >>> experiment = TrainingExperiment(
+    ...     "mine",
+    ...     data="hetero_edge_count",
+    ...     models=(ModelConfig("SIR-GCN"),),
+    ...     columns=(ColumnConfig("c=2", {"c": 2, "num_graphs": 20}),),
+    ...     preset="hetero_edge_count",
+    ...     train=TrainConfig(epochs=1, selection="last"),
+    ... )
+    >>> with TemporaryDirectory() as folder:
+    ...     execute(plan(experiment, seeds=[0])[0], Settings(folder, folder))
+    'done'
     """
     return execute_together([run], settings, lambda run, event, detail: tell(event, detail), asked)
 

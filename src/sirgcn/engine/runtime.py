@@ -94,6 +94,14 @@ def time_passes(
         What the record of each model says. `samples` has the seconds of every repetition: of the model (`forward`, for
         a step all of it), of the reference row (`reference`, which is always timed) and of building the batches
         (`batches`).
+
+    >>> from sirgcn.data import load
+    >>> rows, column = (ModelConfig("SIR-GCN"), ModelConfig("GCN", conv="gcn")), ColumnConfig("n=3", {"n": 3})
+    >>> experiment = TimingExperiment("mine", "dictionary_lookup", rows, (column,), preset="dictionary_lookup")
+    >>> task, watch = load("dictionary_lookup", n=3, num_graphs=20), Stopwatch(TimingConfig(repeats=2))
+    >>> found = time_passes(experiment, column, rows, task, watch)
+    >>> [len(fields["samples"]["forward"]) for fields in found]
+    [2, 2]
     """
     started = time.perf_counter()
     reference = watch.timing.reference
@@ -152,6 +160,12 @@ def time_growth(experiment: GrowthExperiment, model: ModelConfig, watch: Stopwat
     Returns:
         What the record says. `metrics` has the slope of each axis. `samples` has the sizes, the median seconds and the
         standard error of the slope.
+
+    >>> axis, row = AxisConfig("|V|", nodes=(8, 16, 32), edges=(64,), width=(4,)), ModelConfig("SIR-GCN")
+    >>> experiment = GrowthExperiment("mine", "random", (row,), (ColumnConfig("a"),), axes=(axis,))
+    >>> found = time_growth(experiment, row, Stopwatch(TimingConfig(repeats=2)))
+    >>> found["samples"]["|V|"]["sizes"]
+    [8, 16, 32]
     """
     started = time.perf_counter()
     options = {"variant": experiment.variant} if "variant" in find_conv(model.conv).options else {}

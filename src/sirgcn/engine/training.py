@@ -76,7 +76,7 @@ class _Log:
         try:
             self._write(row)
         except OSError as error:
-            # The log is a copy for a reader. The record has the history, so that the training goes on.
+            # The log is a copy for a reader. The history is recorded anyway, and the training continues.
             if not self.is_broken:
                 warnings.warn(f"{self.path}: the log cannot be written: {error.strerror}", stacklevel=2)
             self.is_broken = True

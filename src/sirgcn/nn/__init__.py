@@ -15,10 +15,8 @@ from sirgcn.nn.config import (
 )
 from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode
 from sirgcn.nn.conv import AGGREGATORS, SIRConv
+from sirgcn.nn.converted import ConvThen, Scale, WithSelfLoops
 from sirgcn.nn.converters import (
-    ConvThen,
-    Scale,
-    WithSelfLoops,
     from_edge_conv,
     from_gatv2_scores,
     from_gcn,

@@ -1,4 +1,4 @@
-"""Every way in which PyG users hand over a graph, turned into `Neighbors` or a checked `edge_index`."""
+"""Conversions from every graph format that PyG users have to `Neighbors` or to a checked `edge_index`."""
 
 from typing import Any, TypeAlias
 
@@ -13,7 +13,7 @@ from sirgcn.ops.checks import check_devices
 from sirgcn.ops.neighbors import check_edge_index
 from sirgcn.ops.parts import is_row_by_row
 
-# Any stands for SparseTensor, a class or a stand-in as torch-sparse is installed or not.
+# Any stands for SparseTensor, which is a class only if torch-sparse is installed.
 Graph: TypeAlias = Tensor | Neighbors | Any
 """`[2, E]` (sources, targets), a torch sparse CSR/CSC/COO `adj_t`, PyG's EdgeIndex or SparseTensor, or Neighbors."""
 
@@ -22,7 +22,13 @@ EdgeAttr: TypeAlias = Tensor | tuple[Tensor, Tensor] | None
 
 
 def as_neighbors(graph: Graph, num_sources: int, num_targets: int) -> Neighbors:
-    """The graph grouped for aggregation, with as many nodes as there are feature rows."""
+    """The graph with its edges grouped for aggregation.
+
+    Raises an error unless it has `num_sources` and `num_targets` nodes, one per row of the features.
+
+    >>> as_neighbors(torch.tensor([[0, 1], [1, 2]]), 3, 3)
+    Neighbors(num_sources=3, num_targets=3, num_edges=2)
+    """
     if isinstance(graph, Neighbors):
         neighbors = graph
     elif is_torch_sparse_tensor(graph):
@@ -45,9 +51,10 @@ def as_neighbors(graph: Graph, num_sources: int, num_targets: int) -> Neighbors:
 
 
 def as_edge_index(graph: Graph, num_sources: int, num_targets: int) -> Tensor:
-    """The graph as a checked `[2, E]` tensor of int64, in the order in which it was given; nothing is sorted.
+    """The graph as a checked `[2, E]` tensor of int64, with the edges in the given order.
 
-    PyG's scatter works with int64 alone: torch 2.13's gather, its gradient, misreads an expanded int32 index.
+    The index is int64 because PyG's scatter needs it: torch 2.13's gather, which computes the gradient of a scatter,
+    misreads an expanded int32 index.
     """
     if isinstance(graph, Tensor) and not is_torch_sparse_tensor(graph):
         edge_index = _plain_tensor(graph)
@@ -57,13 +64,13 @@ def as_edge_index(graph: Graph, num_sources: int, num_targets: int) -> Tensor:
 
 
 def with_self_loops(graph: Graph, num_nodes: int) -> Neighbors:
-    """The graph with a loop at every node that had none."""
+    """The graph with a self-loop at every node; nodes that have one keep it, and repeated ones become one."""
     edge_index, _ = add_remaining_self_loops(as_edge_index(graph, num_nodes, num_nodes), num_nodes=num_nodes)
     return Neighbors.from_edge_index(edge_index, num_nodes)
 
 
 def count_edges(graph: Graph) -> int | None:
-    """|E|, or None for what is no graph."""
+    """|E|; None if the argument is not a graph."""
     if isinstance(graph, Neighbors):
         return graph.num_edges
     if isinstance(graph, SparseTensor):
@@ -76,22 +83,22 @@ def count_edges(graph: Graph) -> int | None:
 def with_stored_values(
     graph: Graph, edge_attr: EdgeAttr, edge_weight: Tensor | None, edge_dim: int | None
 ) -> tuple[EdgeAttr, Tensor | None]:
-    """Edge features and weights, where they are not given taken from the values that a sparse adjacency stores.
+    """The given edge features and weights; the values of a sparse adjacency stand in for missing ones.
 
-    A layer with `edge_dim` reads the values as edge features, another one as edge weights.
+    For a layer with `edge_dim` the values are edge features. For a layer without it they are edge weights.
     """
     if edge_dim is not None:
         return (_stored_values(graph) if edge_attr is None else edge_attr), edge_weight
     if edge_weight is None:
         values = _stored_values(graph)
-        # torch and PyG store ones where no weights were given; ones that are to be learned are weights.
+        # torch and PyG store ones where no weights were given. Ones with a gradient are weights.
         if values is not None and (values.requires_grad or not bool((values == 1).all())):
             edge_weight = values
     return edge_attr, edge_weight
 
 
 def _stored_values(graph: Graph) -> Tensor | None:
-    """The values of a sparse adjacency in its order, or None where it stores none."""
+    """The values of a sparse adjacency in the order of its edges; None if it stores none."""
     if isinstance(graph, SparseTensor):
         return graph.storage.value()
     if isinstance(graph, Tensor) and is_torch_sparse_tensor(graph):
@@ -99,15 +106,15 @@ def _stored_values(graph: Graph) -> Tensor | None:
             return graph.values()
         if graph.requires_grad:
             raise ValueError(
-                "edge_index: expected a coalesced COO adjacency where its values need a gradient, which torch does "
-                "not pass through others, got one that is not; call adj_t.coalesce()"
+                "edge_index: expected a coalesced COO adjacency, because torch computes no gradient of the values of "
+                "others, got one that is not coalesced; call adj_t.coalesce()"
             )
         return graph._values()
     return None
 
 
 def plain_edge_attr(edge_attr: EdgeAttr) -> EdgeAttr:
-    """Edge features whose types, if they have any, are a plain tensor and not PyG's `Index`."""
+    """The edge features; of a pair (table, type), the type as a plain tensor if it is PyG's `Index`."""
     if not isinstance(edge_attr, tuple) or not isinstance(edge_attr[1], Tensor):
         return edge_attr
     return edge_attr[0], _plain_tensor(edge_attr[1])
@@ -127,7 +134,7 @@ def through_edges(module: nn.Module, edge_attr: EdgeAttr) -> EdgeAttr:
 
 
 def check_same_device(source: Any, target: Any, graph: Graph, edge_attr: EdgeAttr, edge_weight: Any) -> None:
-    """Refuse features, a graph or edge terms that are not on one device, by name, before anything is computed."""
+    """Raise a `ValueError` with the name of the first input that is not on the device of the others."""
     named = {"x": source} if source is target else {"x (source)": source, "x (target)": target}
     if isinstance(graph, Tensor | Neighbors):
         named["edge_index"] = graph

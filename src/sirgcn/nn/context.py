@@ -1,4 +1,4 @@
-"""What gives a node or a graph its own context: the soft-isomorphic readout, the virtual node, random features."""
+"""The context of nodes and graphs: the soft-isomorphic readout, the virtual node and random features."""
 
 import copy
 from typing import Any
@@ -23,12 +23,16 @@ class SIRReadout(Aggregation):
     .. math:: h_G = \sum_{v \in V_G} \mathrm{MLP}_R(h_v)
 
     Args:
-        network: MLP_R, which acts on every node; the readout owns a copy, drawn anew as PyG's layers do.
-        aggr: `"sum"`, or `"mean"` for the statement up to a constant scale.
+        network: MLP_R, which acts on each node by itself. The readout owns a copy of it, with newly drawn parameters.
+        aggr: `"sum"`, or `"mean"`, which divides the sum by the number of nodes of the graph.
 
     Shapes:
         - **input:** node features `(|V|, F_in)`, `index` `(|V|)` or `ptr` `(B + 1)`; also as `Rows`
-        - **output:** graph features `(B, F_out)`; a graph without nodes gets 0
+        - **output:** graph features `(B, F_out)`; they are 0 for a graph without nodes
+
+    >>> readout = SIRReadout(nn.Linear(3, 2))
+    >>> readout(torch.randn(5, 3), torch.tensor([0, 0, 0, 1, 1])).shape  # three nodes of one graph, two of another
+    torch.Size([2, 2])
     """
 
     @checked
@@ -40,7 +44,7 @@ class SIRReadout(Aggregation):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw MLP_R's parameters anew."""
+        """Draw MLP_R's parameters again."""
         reset(self.network)
 
     def __call__(self, x: Tensor | Rows, index: Tensor | None = None, *args: Any, **kwargs: Any) -> Tensor:
@@ -60,7 +64,7 @@ class SIRReadout(Aggregation):
         dim: int = -2,
         max_num_elements: int | None = None,
     ) -> Tensor:
-        """The readout of every graph; `index` names the graph of each node, `dim_size` the number of graphs."""
+        """The readout of every graph. `index` is the graph of each node, and `dim_size` the number of graphs."""
         if index is None and ptr is None:
             index = torch.zeros(x.shape[dim], dtype=torch.int64, device=x.device)
         return self.reduce(Rows.of(x).map(self.network).expand(), index, ptr, dim_size, dim, reduce=self.aggr)
@@ -70,20 +74,31 @@ class SIRReadout(Aggregation):
 
 
 class VirtualNode(nn.Module):
-    r"""A virtual super node that carries the graph's context into d, g and r (Section 3.2).
+    r"""A virtual node that is joined to all nodes and carries the graph's context into d, g and r (Section 3.2).
 
     .. math::
         h_v \leftarrow h_v + z_G, \qquad z_G \leftarrow \mathrm{MLP}\Bigl(\sum_{v \in V_G} h_v + z_G\Bigr) \; [+ z_G]
 
-    Its state z_G `[B, channels]` starts as a learned vector: `start`, then `spread` before each layer and before the
-    readout, and `update` with the layer's output. One MLP serves all layers.
+    The state z_G `[B, channels]` begins as a learned vector. A model uses the virtual node in these steps:
+
+    1. call `start` once
+    2. call `spread` before each layer and before the readout
+    3. call `update` with the output of each layer
+
+    All layers share one MLP.
 
     Args:
-        channels: width of h and z.
-        num_layers: linear layers of the MLP, each followed by a norm and LeakyReLU(0.2).
-        norm: `"batch"`, which cannot train on a single graph, `"layer"` or None.
-        dropout: after the MLP.
+        channels: the width of h and z.
+        num_layers: the number of linear layers of the MLP, each followed by a norm and LeakyReLU(0.2).
+        norm: `"batch"`, `"layer"` or None. A batch norm cannot train on a single graph.
+        dropout: the dropout after the MLP.
         residual: whether z_G is added to its update.
+
+    >>> virtual, batch = VirtualNode(4), torch.tensor([0, 0, 1])
+    >>> state = virtual.start(batch_size=2)
+    >>> h = virtual.spread(torch.randn(3, 4), state, batch)
+    >>> virtual.update(h, state, batch).shape
+    torch.Size([2, 4])
     """
 
     @checked
@@ -105,7 +120,7 @@ class VirtualNode(nn.Module):
         self.mlp = nn.Sequential(*layers, Dropout(dropout))
 
     def reset_parameters(self) -> None:
-        """Draw the start vector and the MLP's parameters anew."""
+        """Draw the first state and the MLP's parameters again."""
         reset(self.embedding)
         reset(self.mlp)
 
@@ -124,35 +139,45 @@ class VirtualNode(nn.Module):
         """z_G after a layer with output x, `[B, channels]`."""
         if self.training and self.norm == "batch" and state.size(0) == 1:
             raise ValueError(
-                "virtual node: its batch norm cannot train on a batch of one graph; "
-                "batch at least two (drop_last), or take norm='layer'"
+                "virtual node: expected at least two graphs in a batch, because its batch norm cannot train on one, "
+                "got one; drop the last batch (drop_last) or use norm='layer'"
             )
         new: Tensor = self.mlp(scatter(x, batch, dim_size=state.size(0)) + state)
         return new + state if self.residual else new
 
 
 NORMS: dict[str, type[nn.BatchNorm1d] | type[nn.LayerNorm]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+"""The norms by their names."""
 
 
 def make_norm(norm: str | None, channels: int) -> nn.Module:
-    """A norm by its name, the identity for None."""
+    """The norm of this name; the identity for None."""
     check_name("norm", norm, (*NORMS, None), exact=True)
     return nn.Identity() if norm is None else NORMS[norm](channels)
 
 
 class RandomFeatures(nn.Module):
-    """Stochastic node features (Section 3.1): `channels` columns, uniform in [0, 1), appended anew at every call.
+    """Stochastic node features (Section 3.1): every call appends `channels` columns, drawn uniformly from [0, 1).
 
-    They tell apart, with high probability, nodes of equal features and neighbourhoods, in training and in evaluation.
+    With high probability they distinguish nodes with equal features and neighbourhoods. They are drawn in training
+    mode and in evaluation mode.
 
     Args:
-        channels: columns to append.
-        seed: None draws from torch's global state; a number gives the module a stream of its own, which `restart`
-            begins again, whose position `calls` is part of `state_dict`, and which `torch.compile` cannot trace.
+        channels: the number of columns to append.
+        seed: None draws from torch's global generator. A number gives the module a stream of its own: `restart` begins
+            it again, its position `calls` is part of the `state_dict`, and `torch.compile` cannot trace it.
 
     Shapes:
         - **input:** `(*, F)`
         - **output:** `(*, F + channels)`
+
+    >>> random, x = RandomFeatures(2, seed=0), torch.zeros(3, 4)
+    >>> first, second = random(x), random(x)
+    >>> first.shape, torch.equal(first, second)
+    (torch.Size([3, 6]), False)
+    >>> random.restart()
+    >>> torch.equal(random(x), first)
+    True
     """
 
     @checked
@@ -166,17 +191,17 @@ class RandomFeatures(nn.Module):
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 
     def restart(self, seed: int | None = None) -> None:
-        """Begin the stream again, with another seed if one is given."""
+        """Begin the stream again, with a new seed if one is given."""
         self.seed = self.seed if seed is None else seed
         self.calls = torch.zeros_like(self.calls)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x with the random columns behind its own."""
+        """x with the random columns appended."""
         shape = (*x.shape[:-1], self.channels)
         if self.seed is None:
             noise = torch.rand(shape, dtype=x.dtype, device=x.device)
         else:
-            # A generator per call, on the CPU: the columns depend on seed and call, not on the device.
+            # Each call has a generator on the CPU: the columns depend on the seed and the call, not on the device.
             state = np.random.SeedSequence([self.seed, int(self.calls)]).generate_state(1)
             generator = torch.Generator().manual_seed(int(state[0]))
             noise = torch.rand(shape, generator=generator, dtype=x.dtype).to(x.device)

@@ -27,13 +27,14 @@ from sirgcn.nn.linear import Linear
 from sirgcn.nn.propagate import needs_propagate
 from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate
 from sirgcn.ops.activation import Sigma
-from sirgcn.ops.aggregate import check_edge, choose_backend
+from sirgcn.ops.arguments import check_edge
+from sirgcn.ops.backend import choose_backend
 from sirgcn.ops.calls import is_exporting
 from sirgcn.ops.checks import whole_number
 from sirgcn.ops.reference import accumulation_dtype
 from sirgcn.ops.rows import Rows
 from sirgcn.ops.sharing import aggregate_network
-from sirgcn.ops.tiled import COMBINE
+from sirgcn.ops.tiles import COMBINE
 from sirgcn.strict import Probability, Size, check_name, checked
 
 AGGREGATORS = ("sum", "mean", "sym", "sym_in", "max")

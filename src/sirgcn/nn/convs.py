@@ -1,4 +1,4 @@
-"""The table of convolutions: what may stand in a block of `SIRNet`, by the names of experiment files."""
+"""The table of convolutions that a block of `SIRNet` can have, by their names in experiment files."""
 
 import inspect
 from collections.abc import Callable, Collection
@@ -17,19 +17,23 @@ from sirgcn.strict import ConfigError, Probability, Size, check_name, checked
 
 @dataclass(frozen=True)
 class Conv:
-    """A convolution: `build(in_channels, out_channels, dropout=..., **options)` gives a layer `conv(h, graph)`.
+    """An entry of `CONVS`: `build(in_channels, out_channels, dropout=..., **options)` returns a layer `conv(h, graph)`.
 
     Attributes:
-        name: in `SIRNet(conv=...)` and in experiment files.
-        title: in the paper's tables.
-        reference: where it comes from.
-        formula: h_u^*, sums running over v in N(u).
-        complexity: as computed here, in the terms of the paper's Table 8; k aggregators and scalers.
-        build: the layer.
+        name: its name in `SIRNet(conv=...)` and in experiment files.
+        title: its name in the paper's tables.
+        reference: the publication.
+        formula: the formula of h_u^*; sums run over v in N(u).
+        complexity: the cost of our implementation, in the terms of the paper's Table 8; k is the number of pairs of
+            an aggregator and a scaler.
+        build: the function that builds the layer.
         extra_inputs: the inputs that a call accepts besides h and the graph: `edge` (features), `edge_weight`, `batch`
             (the graph of each node) and `first` (the features that the first layer read).
-        self_loops: whether u belongs to N(u); `SIRNet` adds the edges, once for all layers.
-        heads: of which the width is a multiple.
+        self_loops: whether N(u) contains u; if so, `SIRNet` adds the self-loops once for all layers.
+        heads: the number of heads; the width must be a multiple of it.
+
+    >>> CONVS["gatv2"].title, CONVS["gatv2"].options
+    ('GATv2', ('heads', 'share_weights'))
     """
 
     name: str
@@ -44,7 +48,7 @@ class Conv:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The further arguments of `build`."""
+        """The names of the options of `build`."""
         known = ("in_channels", "out_channels", "dropout", "edge_dim")
         return tuple(name for name in inspect.signature(self.build).parameters if name not in known)
 
@@ -52,22 +56,27 @@ class Conv:
 def make_conv(
     name: str, in_channels: int, out_channels: int, dropout: float = 0.0, edge_dim: int | None = None, **options: Any
 ) -> nn.Module:
-    """A layer of the table, called as `conv(h, graph, edge, edge_weight)`.
+    """A layer of the table `CONVS`, called as `conv(h, graph, edge, edge_weight)`.
 
     Args:
         name: a name of `CONVS`.
-        in_channels: width of h.
-        out_channels: width of the output.
-        dropout: inside the layer: for `sir` on the projected terms, for the others on h.
-        edge_dim: width of the edge features; None for none.
-        options: those of the entry, see `Conv.options`.
+        in_channels: the width of h.
+        out_channels: the width of the output.
+        dropout: the dropout inside the layer: on the projected terms for `sir`, on h for the others.
+        edge_dim: the width of the edge features; None without edge features.
+        options: the options of the convolution, see `Conv.options`.
+
+    >>> import torch
+    >>> conv = make_conv("gat", 3, 8, heads=2)
+    >>> conv(torch.randn(5, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([5, 8])
     """
     conv = find_conv(name)
     check_options(name, options, conv.options)
     if edge_dim is not None:
         if "edge" not in conv.extra_inputs:
             known = [other.name for other in CONVS.values() if "edge" in other.extra_inputs]
-            raise ValueError(f"edge features: expected a convolution that takes them: {', '.join(known)}; got {name}")
+            raise ValueError(f"edge features: expected a convolution that has them: {', '.join(known)}; got {name}")
         options["edge_dim"] = edge_dim
     return conv.build(in_channels, out_channels, dropout=dropout, **options)
 
@@ -96,7 +105,7 @@ def _sir(
     sigma_layers: int = 0,
     variant: str = "corrected",
 ) -> nn.Module:
-    """`SIRConv` whose sigma is the activation, then `sigma_layers` times a linear layer and the activation."""
+    """A `SIRConv` whose sigma is the activation and then, `sigma_layers` times, a linear layer and the activation."""
     if sigma_layers < 0:
         raise ValueError(f"sigma_layers: expected at least 0, got {sigma_layers}")
     parts: list[nn.Module] = [Sigma(activation)]
@@ -238,4 +247,8 @@ CONVS: dict[str, Conv] = {
         ),
     )
 }
-"""Every convolution by its name: those of the paper's tables, and GatedGCN and an MLP as controls."""
+"""Every convolution by its name: the convolutions of the paper's tables, and GatedGCN and an MLP as controls.
+
+>>> CONVS["gcn"].title
+'GCN'
+"""

@@ -1,4 +1,4 @@
-"""Raw inputs to features: categorical nodes and edges (atoms, bonds), positional encodings."""
+"""Encoders from raw inputs to features: categories of nodes and edges (atoms, bonds), and positional encodings."""
 
 import math
 from collections.abc import Sequence
@@ -11,29 +11,43 @@ from sirgcn.ops.checks import check_range
 from sirgcn.strict import Size, check_name, checked
 
 OGB_ATOM = (119, 5, 12, 12, 10, 6, 6, 2, 2)
-"""Sizes of OGB's nine atom vocabularies."""
+"""The sizes of OGB's nine atom vocabularies.
+
+>>> CategoricalEncoder(OGB_ATOM, 16)(torch.zeros(2, 9, dtype=torch.int64)).shape
+torch.Size([2, 16])
+"""
 
 OGB_BOND = (5, 6, 2)
-"""Sizes of OGB's three bond vocabularies."""
+"""The sizes of OGB's three bond vocabularies.
+
+>>> CategoricalEncoder(OGB_BOND, 16)(torch.zeros(2, 3, dtype=torch.int64)).shape
+torch.Size([2, 16])
+"""
 
 MAX_TABLE = 4096
-"""Above this many combinations of categories a table has no advantage over the rows themselves."""
+"""The most combinations of categories for which a table is used. A larger table saves nothing."""
 
 
 class CategoricalEncoder(nn.Module):
-    r"""The sum of one embedding per categorical column, as OGB's AtomEncoder and BondEncoder have it.
+    r"""The sum of one embedding per categorical column, as in OGB's AtomEncoder and BondEncoder.
 
     .. math:: h_v = \sum_c \mathrm{Emb}_c(x_{v, c})
 
     Args:
-        vocabularies: the number of categories of each column; one number for a single column.
-        channels: width of the output.
-        weight_initializer: `"glorot"`, Glorot's uniform distribution as in OGB's encoders, or None, the unit normal one
-            of `torch.nn.Embedding`, whose sum over many columns is much larger than what messages add to it.
+        vocabularies: the number of categories of each column, or one number for a single column.
+        channels: the width of the output.
+        weight_initializer: `"glorot"` draws from Glorot's uniform distribution, as OGB's encoders do. None draws from
+            the unit normal distribution of `torch.nn.Embedding`; summed over many columns, such features are much
+            larger than the messages that are added to them.
 
     Shapes:
         - **input:** int `(*, C)`, or `(N)` for a single column
         - **output:** `(*, channels)`
+
+    >>> encoder = CategoricalEncoder([3, 2], channels=4)
+    >>> categories = torch.tensor([[0, 1], [2, 0], [0, 1]])
+    >>> encoder(categories).shape
+    torch.Size([3, 4])
     """
 
     @checked
@@ -54,11 +68,11 @@ class CategoricalEncoder(nn.Module):
 
     @property
     def combinations(self) -> int:
-        """How many rows can differ: the product of the vocabularies' sizes."""
+        """The number of combinations of categories, which is the number of rows that can differ."""
         return math.prod(self.vocabularies)
 
     def reset_parameters(self) -> None:
-        """Draw all embeddings anew."""
+        """Draw all embeddings again."""
         for embedding in self.embeddings:
             if self.weight_initializer is None:
                 embedding.reset_parameters()  # type: ignore[operator]
@@ -66,7 +80,7 @@ class CategoricalEncoder(nn.Module):
                 nn.init.xavier_uniform_(embedding.weight)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor) -> Tensor:
-        """The features of categories x."""
+        """The features `(*, channels)` of the categories x."""
         columns = self._columns(x)
         out: Tensor = self.embeddings[0](columns[..., 0])
         for i, embedding in enumerate(list(self.embeddings)[1:], start=1):
@@ -74,10 +88,13 @@ class CategoricalEncoder(nn.Module):
         return out
 
     def has_table(self) -> bool:
-        """Whether `table` gives what a call gives: nobody replaced, hooked or subclassed a part.
+        """Whether `table` returns a table with the same features and gradients as a call.
 
-        An embedding with `max_norm`, `padding_idx` or `scale_grad_by_freq` treats its rows differently when they are
-        looked up.
+        It does not in these cases:
+
+        - the categories have too many combinations
+        - the encoder or one of its embeddings has a hook, was replaced, or is of a subclass
+        - an embedding has `max_norm`, `padding_idx`, `scale_grad_by_freq` or `sparse`, which change the lookup of a row
         """
         return (
             type(self) is CategoricalEncoder
@@ -88,22 +105,28 @@ class CategoricalEncoder(nn.Module):
         )
 
     def table(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """The same features as a pair (table `[K, channels]`, type `[E]`) for edges: `table[type]` is never built.
+        """The same features as a pair (table `[K, channels]`, index `[N]`), so that row v is `table[index[v]]`.
 
-        K is the number of combinations of categories; where it is too large for a table, the features themselves.
+        K is the number of combinations of categories. If K is too large for a table, the result is the features.
+
+        >>> encoder, x = CategoricalEncoder([3, 2], channels=4), torch.tensor([[0, 1], [2, 0], [0, 1]])
+        >>> table, index = encoder.table(x)
+        >>> table.shape, index.tolist(), torch.equal(table[index], encoder(x))
+        (torch.Size([6, 4]), [1, 4, 1], True)
         """
         if self.combinations > MAX_TABLE:
             return self(x)
         columns = self._columns(x)
-        kind = columns[..., 0]
+        index = columns[..., 0]
         if len(self.vocabularies) == 1:
-            return self.embeddings[0].weight, kind  # type: ignore[return-value]
+            return self.embeddings[0].weight, index  # type: ignore[return-value]
         for i, size in enumerate(self.vocabularies[1:], start=1):
-            kind = kind * size + columns[..., i]
+            index = index * size + columns[..., i]
         combinations = torch.cartesian_prod(*(torch.arange(size, device=x.device) for size in self.vocabularies))
-        return self(combinations.view(-1, len(self.vocabularies))), kind
+        return self(combinations.view(-1, len(self.vocabularies))), index
 
     def _columns(self, x: Tensor) -> Tensor:
+        """The categories with one column per vocabulary; raises an error for wrong dtypes, shapes and categories."""
         if x.is_floating_point() or x.dtype == torch.bool:
             raise ValueError(f"x: expected categories of an integer dtype, got {x.dtype}")
         count = len(self.vocabularies)
@@ -115,12 +138,13 @@ class CategoricalEncoder(nn.Module):
         return columns
 
     def _check_categories(self, columns: Tensor) -> None:
+        """Raise an `IndexError` with the first category that is not in its vocabulary."""
         if is_compiling():
             for column, size in enumerate(self.vocabularies):
                 expected = f"the categories of column {column}"
                 check_range(columns[..., column], size, f"x[{{}}, {column}]", expected, "category")
             return
-        # All columns at once: a look at each would cost more than the embeddings of a small graph.
+        # One check of all columns: a check of each would take longer than the embeddings of a small graph.
         outside = (columns < 0) | (columns >= torch.tensor(self.vocabularies, device=columns.device))
         if bool(outside.any()):
             *row, column = outside.nonzero()[0].tolist()
@@ -134,7 +158,7 @@ class CategoricalEncoder(nn.Module):
 
 
 def is_plain_embedding(embedding: nn.Module) -> bool:
-    """Whether looking up a row is all that a call does, and its gradient is that of the row."""
+    """Whether a call only looks up rows, so that each row gets the gradient of its own lookups."""
     return (
         type(embedding) is nn.Embedding
         and not is_touched(embedding)
@@ -147,35 +171,39 @@ def is_plain_embedding(embedding: nn.Module) -> bool:
 
 
 class PositionalEncoder(nn.Module):
-    r"""A linear layer on a positional encoding, to be added to the node features.
+    r"""A linear layer of a positional encoding, added to the node features.
 
     .. math:: h_v \leftarrow h_v + W_P \, p_v
 
     Args:
-        kind: `"random_walk"` (PyG's `AddRandomWalkPE`) or `"laplacian"` (`AddLaplacianEigenvectorPE`), whose
-            eigenvectors have no sign of their own: in training each is flipped at random.
-        pe_dim: width of p.
-        channels: width of h.
+        encoding: `"random_walk"` (PyG's `AddRandomWalkPE`) or `"laplacian"` (`AddLaplacianEigenvectorPE`). The sign of
+            an eigenvector is arbitrary, so in training the sign of each is drawn at random.
+        pe_dim: the width of p.
+        channels: the width of h.
+
+    >>> encoder = PositionalEncoder("random_walk", pe_dim=3, channels=4)
+    >>> encoder(torch.randn(5, 4), torch.rand(5, 3)).shape
+    torch.Size([5, 4])
     """
 
-    KINDS = ("random_walk", "laplacian")
+    ENCODINGS = ("random_walk", "laplacian")
 
     @checked
-    def __init__(self, kind: str, pe_dim: int, channels: Size) -> None:
+    def __init__(self, encoding: str, pe_dim: int, channels: Size) -> None:
         super().__init__()
-        check_name("kind", kind, self.KINDS, exact=True)
-        self.kind = kind
+        check_name("encoding", encoding, self.ENCODINGS, exact=True)
+        self.encoding = encoding
         self.lin = nn.Linear(pe_dim, channels)
 
     def reset_parameters(self) -> None:
-        """Draw W_P anew."""
+        """Draw W_P again."""
         self.lin.reset_parameters()
 
     def forward(self, x: Tensor, pe: Tensor) -> Tensor:
-        """x `[|V|, channels]` with the encoding pe `[|V|, pe_dim]` added."""
+        """x `[|V|, channels]` plus W_P times the encoding pe `[|V|, pe_dim]`."""
         if pe.shape != (x.size(0), self.lin.in_features):
             raise ValueError(f"pe: expected shape {[x.size(0), self.lin.in_features]}, got {list(pe.shape)}")
-        if self.kind == "laplacian" and self.training:
+        if self.encoding == "laplacian" and self.training:
             pe = pe * (2 * torch.randint(0, 2, (pe.size(-1),), device=pe.device) - 1)
         out: Tensor = x + self.lin(pe)
         return out

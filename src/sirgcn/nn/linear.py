@@ -10,33 +10,36 @@ from sirgcn.ops.parts import LINEAR, known_parts
 
 
 def own_weights(linear: nn.Module, name: str) -> tuple[Tensor, Tensor | None]:
-    """The weight and the bias of a linear layer, for a network that uses them without calling the layer.
+    """The weight and the bias of a linear layer, for a network that uses them without a call of the layer.
 
-    A layer of another class, with hooks or with a `forward` of its own is refused: what it adds would be lost.
+    Raises a `TypeError` for a layer of another class, with hooks or with its own `forward`, which would have no effect.
     """
     if known_parts(linear) != [linear]:
         raise TypeError(
-            f"{name}: expected a linear layer without hooks, whose weights this network uses by themselves, "
+            f"{name}: expected a linear layer without hooks, because this network uses its weights without a call, "
             f"got {type(linear).__name__}"
         )
     return linear.weight, linear.bias  # type: ignore[return-value]
 
 
 class Linear(PyGLinear):
-    r"""PyG's linear layer, with the product of `sirgcn.ops.linear`.
+    r"""PyG's linear layer, with the matrix product of `sirgcn.ops.linear`.
 
     .. math:: x W^\top + b
 
     Shapes:
         - **input:** `(*, in_channels)`
         - **output:** `(*, out_channels)`
+
+    >>> Linear(3, 2)(torch.randn(5, 3)).shape
+    torch.Size([5, 2])
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """One linear map."""
+        """x W^T + b."""
         if torch.jit.is_scripting():  # type: ignore[attr-defined]
             return F.linear(x, self.weight, self.bias)
-        else:  # noqa: RET505 (TorchScript compiles what stands outside)
+        else:  # noqa: RET505 (TorchScript compiles code outside the else branch)
             return linear(x, self.weight, self.bias)
 
 

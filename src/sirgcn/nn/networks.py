@@ -1,4 +1,4 @@
-"""The table of networks of their own: what may stand in a row in the place of `SIRNet` and a convolution."""
+"""The table of networks that a row of an experiment can name in place of `SIRNet` and a convolution."""
 
 import inspect
 import math
@@ -20,15 +20,18 @@ from sirgcn.strict import ConfigError, Count, Probability, Size, check_fields, c
 
 @dataclass(frozen=True)
 class Network:
-    """A network: `build(in_channels, out_channels, **options)` classifies the nodes of one graph.
+    """An entry of `NETWORKS`: `build(in_channels, out_channels, **options)` classifies the nodes of one graph.
 
     Attributes:
-        name: in experiment files.
-        title: in the paper's tables.
-        reference: where it comes from.
-        formula: of its output, or of a layer.
-        complexity: in the terms of the paper's Table 8, of all layers.
-        build: the network.
+        name: its name in experiment files.
+        title: its name in the paper's tables.
+        reference: the publication.
+        formula: the formula of its output, or of a layer.
+        complexity: the cost of all layers, in the terms of the paper's Table 8.
+        build: the function that builds the network.
+
+    >>> NETWORKS["h2gcn"].options
+    ('hidden_channels', 'num_layers', 'dropout')
     """
 
     name: str
@@ -40,20 +43,25 @@ class Network:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The further arguments of `build`."""
+        """The names of the options of `build`."""
         known = ("in_channels", "out_channels", "num_nodes")
         return tuple(name for name in inspect.signature(self.build).parameters if name not in known)
 
 
 def make_network(name: str, in_channels: int, out_channels: int, num_nodes: int, **options: Any) -> nn.Module:
-    """A network of the table, called as `SIRNet` is.
+    """A network of the table `NETWORKS`, called as `SIRNet` is.
 
     Args:
         name: a name of `NETWORKS`.
-        in_channels: width of x.
-        out_channels: logits; 1 for two classes.
-        num_nodes: of the graph; a network that has a weight per node needs it.
-        options: those of the entry, see `Network.options`.
+        in_channels: the width of x.
+        out_channels: the number of logits; 1 for two classes.
+        num_nodes: the number of nodes of the graph, which a network with a weight per node needs.
+        options: the options of the network, see `Network.options`.
+
+    >>> import torch
+    >>> network = make_network("gprgnn", 3, 4, num_nodes=5)
+    >>> network(torch.randn(5, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([5, 4])
     """
     network = find_network(name)
     check_options(name, options, network.options)
@@ -207,10 +215,14 @@ NETWORKS: dict[str, Network] = {
         ),
     )
 }
-"""Every network of its own by its name: the heterophilous ones of Table 5."""
+"""Every network by its name: those of Table 5, for heterophilous graphs.
+
+>>> list(NETWORKS)[:2]
+['h2gcn', 'cpgnn']
+"""
 
 MODEL_COLUMNS: tuple[str, ...] = ("name", "key", "title", "formula", "complexity", "reference", "options")
-"""What `model_rows` gives of a model; `key` is the row's setting that takes the name."""
+"""The columns of `model_rows`; `key` is the setting of a row of an experiment that has the name."""
 
 
 def model_rows(name: str | None = None) -> list[tuple[str, ...]]:

@@ -1,7 +1,8 @@
 """The hot operation: edges grouped once, and the sum of contextualised messages over them. Needs torch only."""
 
 from sirgcn.ops.activation import ACTIVATIONS, Activation
-from sirgcn.ops.aggregate import backends, sir_aggregate
+from sirgcn.ops.aggregate import sir_aggregate
+from sirgcn.ops.backend import backends
 from sirgcn.ops.neighbors import REDUCTIONS, Grouping, Neighbors, rank_one_weights
 from sirgcn.ops.tiled import tiled_aggregate
 

@@ -1,61 +1,19 @@
-"""`sir_aggregate`: checks, choice of the backend, autograd and registration as one operator of torch."""
+"""`sir_aggregate`: the checks, the weights, the call of a backend and its autograd function."""
 
-import functools
-import math
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sirgcn.ops import native, reference, triton_backend
+from sirgcn.ops import operators
 from sirgcn.ops.activation import Activation
-from sirgcn.ops.calls import are_saved_tensors_hooked, is_compiling, is_traced, is_transformed
-from sirgcn.ops.checks import check_devices, check_range
-from sirgcn.ops.door import opened, why_closed
-from sirgcn.ops.native import backend as native_backend
-from sirgcn.ops.neighbors import Grouping, Neighbors
+from sirgcn.ops.arguments import check_edge, check_nodes, check_width
+from sirgcn.ops.backend import BACKENDS, choose_backend
+from sirgcn.ops.calls import are_saved_tensors_hooked, is_traced, is_transformed
+from sirgcn.ops.gradients import once_differentiable
+from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype, cast
-
-
-@dataclass(frozen=True)
-class Backend:
-    """One implementation of the aggregation, with the signatures of `sirgcn.ops.reference`.
-
-    Args:
-        forward, backward: the two passes.
-        devices: where it works; none means everywhere.
-        unavailable: why it is not available here; None where it is.
-        reads_memory: whether it reads memory by its address and not through operators of torch, so that it serves
-            plain tensors alone.
-    """
-
-    forward: Callable[[Tensor, Tensor, Neighbors, EdgeTerms, Activation, bool], tuple[Tensor, Tensor | None]]
-    backward: Callable[
-        [Tensor, Tensor, Tensor, Neighbors, EdgeTerms, Activation, Needs],
-        tuple[Tensor, Tensor | None, Tensor | None],
-    ]
-    devices: tuple[str, ...] = ()
-    unavailable: str | None = None
-    reads_memory: bool = True
-
-
-# In the order in which a default is looked for; no devices means all.
-BACKENDS: dict[str, Backend] = {
-    "native": Backend(native_backend.forward, native_backend.backward, ("cpu",), native.UNAVAILABLE),
-    "triton": Backend(
-        triton_backend.forward, triton_backend.backward, triton_backend.DEVICES, triton_backend.UNAVAILABLE
-    ),
-    "reference": Backend(reference.forward, reference.backward, reads_memory=False),
-}
-
-
-def backends() -> dict[str, str | None]:
-    """The backends by name: None where one is available, else the reason why it is not."""
-    return {name: backend.unavailable for name, backend in BACKENDS.items()}
 
 
 def sir_aggregate(
@@ -119,141 +77,6 @@ def sir_aggregate(
     return out.unflatten(1, (*batch, width)).movedim(0, -2) if batch else out
 
 
-def choose_backend(
-    backend: str | None, device: torch.device | None = None, tensors: Mapping[str, Tensor | None] | None = None
-) -> str:
-    """The name of the backend for a device and tensors (None: any); one that is asked for and cannot serve is refused.
-
-    A backend that reads memory by its address cannot serve a tensor whose values do not lie there, such as a subclass.
-    """
-    if backend is not None and backend not in BACKENDS:
-        raise ValueError(f"backend: expected one of {', '.join(BACKENDS)}, got {backend!r}")
-    for name in BACKENDS if backend is None else (backend,):
-        entry = BACKENDS[name]
-        is_elsewhere = device is not None and bool(entry.devices) and device.type not in entry.devices
-        reason = entry.unavailable
-        if reason is None and is_elsewhere:
-            reason = f"it works on {' and '.join(entry.devices)}, not on {device}"
-        if reason is None and entry.reads_memory and tensors is not None:
-            reason = _closed(tensors)
-        if reason is None:
-            return name
-        if backend is not None:
-            raise RuntimeError(f"backend: {name} is not available here: {reason}")
-        if not is_elsewhere and not is_compiling():
-            _warn_of_fallback(name, reason)
-    raise AssertionError("the reference serves every device")
-
-
-def _closed(tensors: Mapping[str, Tensor | None]) -> str | None:
-    """Why the first tensor that is not plain is not; None where all are, and where torch traces with its own types."""
-    if is_traced():
-        return None
-    for name, tensor in tensors.items():
-        reason = None if tensor is None else why_closed(tensor)
-        if reason is not None:
-            return f"{name}: {reason}"
-    return None
-
-
-@functools.cache
-def _warn_of_fallback(name: str, reason: str) -> None:
-    warnings.warn(f"sirgcn: the backend {name} is not available, plain PyTorch takes its place: {reason}", stacklevel=4)
-
-
-def check_nodes(query: Tensor, key: Tensor, neighbors: Neighbors, max_dim: float = math.inf) -> None:
-    """Refuse node terms that are not floating-point tensors with one row per node of the graph."""
-    if not isinstance(neighbors, Neighbors):
-        raise TypeError(f"neighbors: expected Neighbors, got {type(neighbors).__name__}")
-    for name, tensor, rows in (("query", query, neighbors.num_targets), ("key", key, neighbors.num_sources)):
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"{name}: expected a tensor, got {type(tensor).__name__}")
-        if not tensor.is_floating_point():
-            raise ValueError(f"{name}: expected a floating-point dtype, got {tensor.dtype}")
-        if not 2 <= tensor.dim() <= max_dim:
-            raise ValueError(f"{name}: expected shape [nodes, d] or [batch, nodes, d], got {list(tensor.shape)}")
-        if tensor.size(-2) != rows:
-            raise ValueError(f"{name}: expected {rows} rows, one per node of {neighbors}, got {tensor.size(-2)}")
-    check_devices({"query": query, "key": key, "neighbors": neighbors})
-
-
-def check_width(query: Tensor, key: Tensor) -> None:
-    """Refuse a key that cannot be added to the query."""
-    if query.size(-1) != key.size(-1) or query.shape[:-2] != key.shape[:-2]:
-        raise ValueError(f"key: expected the channels and batch of query, {list(query.shape)}, got {list(key.shape)}")
-
-
-def check_edge(
-    edge: Any, edge_weight: Any, graph: Neighbors | int, width: int | None, name: str = "edge"
-) -> tuple[Tensor | None, Tensor | None]:
-    """The edge term as (rows, type), refused where it does not fit the graph or, unless None, the width.
-
-    Args:
-        edge: the term, or a pair (table, type).
-        edge_weight: a scalar per edge, or None.
-        graph: the graph, or the number of its edges where it is on no device yet.
-        width: the channels of the term.
-        name: how the caller calls the term.
-    """
-    is_pair = isinstance(edge, tuple) and len(edge) == 2
-    table, edge_type = edge if is_pair else (edge, None)
-    if edge is not None and not isinstance(table, Tensor):
-        raise TypeError(f"{name}: expected a tensor or a pair (table, type) of tensors, got {type(edge).__name__}")
-    num_edges = graph if isinstance(graph, int | torch.SymInt) else graph.num_edges
-    if table is not None:
-        _check_edge_rows(table, None if is_pair else num_edges, width, name)
-    if is_pair:
-        _check_edge_type(edge_type, num_edges)
-    if edge_weight is not None:
-        _check_edge_weight(edge_weight, num_edges)
-    first = {"neighbors": graph} if isinstance(graph, Neighbors) else {}
-    check_devices({**first, name: table, "edge type": edge_type, "edge_weight": edge_weight})
-    if edge_type is not None:
-        edge_type = _types_in_range(edge_type, table.size(0))
-    return table, edge_type
-
-
-def _check_edge_rows(table: Tensor, num_edges: int | None, width: int | None, name: str) -> None:
-    """Refuse an edge term that is not floating-point rows of that width, and unless None of that number."""
-    if not table.is_floating_point():
-        raise ValueError(f"{name}: expected a floating-point dtype, got {table.dtype}")
-    if table.dim() != 2 or (width is not None and table.size(1) != width):
-        raise ValueError(f"{name}: expected shape [*, {'d' if width is None else width}], got {list(table.shape)}")
-    if num_edges is not None and table.size(0) != num_edges:
-        raise ValueError(f"{name}: expected {num_edges} rows, one per edge, got {table.size(0)}")
-
-
-def _check_edge_weight(edge_weight: Any, num_edges: int) -> None:
-    if not isinstance(edge_weight, Tensor):
-        raise TypeError(f"edge_weight: expected a tensor, got {type(edge_weight).__name__}")
-    if edge_weight.is_complex():
-        raise ValueError(f"edge_weight: expected a real dtype, got {edge_weight.dtype}")
-    if edge_weight.shape != (num_edges,):
-        raise ValueError(
-            f"edge_weight: expected shape [{num_edges}], one scalar per edge, got {list(edge_weight.shape)}"
-        )
-
-
-def _check_edge_type(edge_type: Any, num_edges: int) -> None:
-    if not isinstance(edge_type, Tensor):
-        raise TypeError(f"edge type: expected a tensor, got {type(edge_type).__name__}")
-    if edge_type.dtype not in (torch.int32, torch.int64) or edge_type.dim() != 1:
-        raise ValueError(
-            f"edge type: expected int32 or int64 of shape [{num_edges}], "
-            f"got {edge_type.dtype} of shape {list(edge_type.shape)}"
-        )
-    if edge_type.size(0) != num_edges:
-        raise ValueError(f"edge type: expected {num_edges} entries, one per edge, got {edge_type.size(0)}")
-
-
-def _types_in_range(edge_type: Tensor, num_types: int) -> Tensor:
-    """The types of edges as a plain tensor, each of them checked in this call."""
-    if not is_compiling():
-        edge_type = opened(edge_type)
-    check_range(edge_type, num_types, "edge type[{}]", "the rows of the table", "type")
-    return edge_type
-
-
 def _dispatch(
     query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms, activation: Activation, backend: str
 ) -> Tensor:
@@ -262,7 +85,7 @@ def _dispatch(
         tensor is not None and tensor.requires_grad for tensor in (query, key, terms.edge, terms.edge_weight)
     )
     if is_traced():
-        return _aggregate(
+        return operators.aggregate(
             query, key, neighbors.tensors(), *terms, activation.name, activation.slope, backend, needs_grad
         )[0]
     if not needs_grad:
@@ -319,143 +142,3 @@ class _Aggregate(torch.autograd.Function):
                 for g, tensor, needed in zip((grad_query, *grads), saved, ctx.needs_input_grad[:4], strict=True)
             )
         return *once_differentiable(grads, saved, "sir_aggregate"), None, None, None, None
-
-
-def once_differentiable(
-    grads: tuple[Tensor | None, ...], inputs: Sequence[Tensor | None], name: str
-) -> tuple[Tensor | None, ...]:
-    """The gradients, tied to an input so that a second derivative is refused and not silently taken as 0."""
-    if not torch.is_grad_enabled():
-        return grads
-    anchor = next(tensor for tensor in inputs if tensor is not None and tensor.requires_grad)
-    return _Once.apply(name, anchor, *grads)  # type: ignore[no-untyped-call]
-
-
-class _Once(torch.autograd.Function):
-    """Passes gradients on and refuses to be differentiated."""
-
-    @staticmethod
-    def forward(ctx: Any, name: str, anchor: Tensor, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        ctx.name = name
-        return grads
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> None:
-        _refuse_second_derivative(ctx.name)
-
-
-def _refuse_second_derivative(name: str) -> None:
-    raise RuntimeError(
-        f"{name}: the second derivative is not implemented; "
-        "SIRConv(..., fused=False) takes the plain PyG route, which torch differentiates any number of times"
-    )
-
-
-def _checked(query: Tensor, key: Tensor, graph: Sequence[Tensor], terms: EdgeTerms) -> tuple[Neighbors, EdgeTerms]:
-    """An operator's graph and terms, every index looked at: a traced graph was not, and C does not look at all."""
-    neighbors = Neighbors(graph[0], Grouping(*graph[1:4]), Grouping(*graph[4:7]), key.size(0), query.size(0))
-    if terms.edge is not None and terms.edge_type is not None:
-        _check_edge_type(terms.edge_type, neighbors.num_edges)
-        terms = terms._replace(edge_type=_types_in_range(terms.edge_type, terms.edge.size(0)))
-    return neighbors, terms
-
-
-@torch.library.custom_op("sirgcn::aggregate", mutates_args=())
-def _aggregate(
-    query: Tensor,
-    key: Tensor,
-    graph: Sequence[Tensor],
-    edge: Tensor | None,
-    edge_type: Tensor | None,
-    edge_weight: Tensor | None,
-    target_weight: Tensor | None,
-    source_weight: Tensor | None,
-    activation: str,
-    slope: float,
-    backend: str,
-    save: bool,
-) -> tuple[Tensor, Tensor]:
-    neighbors, terms = _checked(
-        query, key, graph, EdgeTerms(edge, edge_type, edge_weight, target_weight, source_weight)
-    )
-    out, slopes = BACKENDS[backend].forward(query, key, neighbors, terms, Activation(activation, slope), save)
-    # An operator cannot return None: an empty tensor stands for what is absent.
-    return out, query.new_empty(0, dtype=accumulation_dtype(query.dtype)) if slopes is None else slopes
-
-
-@torch.library.custom_op("sirgcn::aggregate_backward", mutates_args=())
-def _aggregate_backward(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    graph: Sequence[Tensor],
-    edge: Tensor | None,
-    edge_type: Tensor | None,
-    edge_weight: Tensor | None,
-    target_weight: Tensor | None,
-    source_weight: Tensor | None,
-    activation: str,
-    slope: float,
-    backend: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    neighbors, terms = _checked(
-        query, key, graph, EdgeTerms(edge, edge_type, edge_weight, target_weight, source_weight)
-    )
-    grad_key, grad_edge, grad_weight = BACKENDS[backend].backward(
-        grad, query, key, neighbors, terms, Activation(activation, slope), Needs(True, True)
-    )
-    empty = query.new_empty(0)
-    return (
-        grad_key.to(key.dtype),
-        empty if grad_edge is None or edge is None else grad_edge.to(edge.dtype),
-        empty.clone() if grad_weight is None or edge_weight is None else grad_weight.to(edge_weight.dtype),
-    )
-
-
-@_aggregate.register_fake
-def _(query: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
-    save = args[-1]
-    slopes = query.new_empty(query.shape if save else 0, dtype=accumulation_dtype(query.dtype))
-    return query.new_empty(query.shape), slopes
-
-
-@_aggregate_backward.register_fake
-def _(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    graph: Sequence[Tensor],
-    edge: Tensor | None,
-    edge_type: Tensor | None,
-    edge_weight: Tensor | None,
-    *_: object,
-) -> tuple[Tensor, Tensor, Tensor]:
-    def like(tensor: Tensor | None) -> Tensor:
-        return query.new_empty(0) if tensor is None else tensor.new_empty(tensor.shape)
-
-    return like(key), like(edge), like(edge_weight)
-
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, graph, *optional, activation, slope, backend, _ = inputs
-    ctx.save_for_backward(query, key, output[1], *graph, *optional)
-    ctx.mark_non_differentiable(output[1])
-    ctx.options = (activation, slope, backend)
-
-
-def _backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | list[None] | None, ...]:
-    query, key, slopes, *rest = ctx.saved_tensors
-    graph, optional = rest[:7], rest[7:]
-    grad_query = (slopes * grad).to(query.dtype)
-    grads = _aggregate_backward(grad.contiguous(), query, key, graph, *optional, *ctx.options)
-    grad_edge = None if optional[0] is None else grads[1]
-    grad_weight = None if optional[2] is None else grads[2]
-    return (grad_query, grads[0], [None] * len(graph), grad_edge, None, grad_weight, *[None] * 6)
-
-
-def _refuse(ctx: object, *grads: object) -> None:
-    _refuse_second_derivative("sir_aggregate")
-
-
-_aggregate.register_autograd(_backward, setup_context=_setup_context)
-_aggregate_backward.register_autograd(_refuse)

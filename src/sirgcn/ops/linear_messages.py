@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from sirgcn.ops import native
 from sirgcn.ops.activation import Activation
-from sirgcn.ops.aggregate import once_differentiable
 from sirgcn.ops.calls import is_plain_call
 from sirgcn.ops.door import is_open
+from sirgcn.ops.gradients import once_differentiable
 from sirgcn.ops.native import network as native_network
 from sirgcn.ops.native.network import Inputs, Messages
 from sirgcn.ops.parts import known_parts
@@ -33,22 +33,26 @@ def linear_message(network: nn.Module) -> LinearMessage | None:
     compute something else, and so is not known.
     """
     parts = known_parts(network)
-    if parts is None:
+    if parts is None or len(parts) > 3:
         return None
-    places = [i for i, part in enumerate(parts) if not isinstance(part, Activation)]
-    if len(places) != 1 or places[0] > 1 or len(parts) - places[0] > 2:
+    first, rest = _leading_activation(parts)
+    if not rest or isinstance(rest[0], Activation):
         return None
-    linear = parts[places[0]]
-    assert isinstance(linear, nn.Module)
-    weight: Any = linear.weight
-    bias: Any = linear.bias
-    if isinstance(weight, nn.parameter.UninitializedParameter):
+    second, others = _leading_activation(rest[1:])
+    weight: Any = rest[0].weight
+    bias: Any = rest[0].bias
+    if others or isinstance(weight, nn.parameter.UninitializedParameter):
         return None
-    before, after = parts[: places[0]], parts[places[0] + 1 :]
-    first, second = ((side or [_IDENTITY])[0] for side in (before, after))
-    assert isinstance(first, Activation)
-    assert isinstance(second, Activation)
     return LinearMessage(first, weight, bias, second)
+
+
+def _leading_activation(
+    parts: list[Activation | nn.Module],
+) -> tuple[Activation, list[Activation | nn.Module]]:
+    """The activation that the parts begin with, the identity where there is none, and the parts that follow."""
+    if parts and isinstance(parts[0], Activation):
+        return parts[0], parts[1:]
+    return _IDENTITY, parts
 
 
 _IDENTITY = Activation("identity")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sirgcn.ops import native
 from sirgcn.ops.calls import is_compiling, is_traced
-from sirgcn.ops.checks import check_range, whole_number
+from sirgcn.ops.checks import check_known, check_range, whole_number
 from sirgcn.ops.door import is_open, opened
 
 REDUCTIONS = ("sum", "mean", "sym", "sym_in")
@@ -123,17 +123,7 @@ class Neighbors:
         check_edge_index(edge_index)
         if not is_compiling():
             edge_index = opened(edge_index)
-        if size is None:
-            if is_compiling():
-                raise ValueError("size: expected the number of nodes under torch.compile, got None")
-            # At least 0: an edge_index of negative values only is refused for its first entry.
-            size = max(0, int(edge_index.max()) + 1) if edge_index.numel() else 0
-        is_pair = isinstance(size, (tuple, list)) or getattr(size, "ndim", 0) == 1
-        sizes: tuple[Any, ...] = tuple(size) if is_pair else (size, size)  # type: ignore[arg-type]
-        expected = "a number of nodes or a pair (sources, targets)"
-        if len(sizes) != 2:
-            raise ValueError(f"size: expected {expected}, got {size!r}")
-        num_sources, num_targets = (whole_number(n, "size", expected) for n in sizes)
+        num_sources, num_targets = _checked_size(_inferred_size(edge_index) if size is None else size)
         if _groups_natively(edge_index) and min(num_sources, num_targets) >= 0:
             bad, tensors = native.group(edge_index, num_sources, num_targets)
             if bad == (-1, -1):
@@ -261,10 +251,28 @@ def _versions(tensors: Sequence[Tensor | None]) -> list[int]:
         return [0 if tensor.is_inference() else tensor._version for tensor in tensors if tensor is not None]
 
 
+def _inferred_size(edge_index: Tensor) -> int:
+    """The number of nodes, from the largest index."""
+    if is_compiling():
+        raise ValueError("size: expected the number of nodes under torch.compile, got None")
+    # At least 0: an edge_index that has only negative values is refused for its first entry.
+    return max(0, int(edge_index.max()) + 1) if edge_index.numel() else 0
+
+
+def _checked_size(size: Any) -> tuple[int, int]:
+    """The numbers of sources and of targets."""
+    is_pair = isinstance(size, (tuple, list)) or getattr(size, "ndim", 0) == 1
+    sizes = tuple(size) if is_pair else (size, size)
+    expected = "a number of nodes or a pair (sources, targets)"
+    if len(sizes) != 2:
+        raise ValueError(f"size: expected {expected}, got {size!r}")
+    num_sources, num_targets = (whole_number(n, "size", expected) for n in sizes)
+    return num_sources, num_targets
+
+
 def check_reduce(reduce: str, known: tuple[str, ...] = REDUCTIONS) -> None:
     """Refuse an unknown reduction and list the known ones."""
-    if reduce not in known:
-        raise ValueError(f"reduce: expected one of {', '.join(known)}, got {reduce!r}")
+    check_known("reduce", reduce, known)
 
 
 def check_edge_index(edge_index: Tensor, size: tuple[int, int] | None = None) -> None:

@@ -33,10 +33,17 @@ def known_parts(module: nn.Module) -> list[Activation | nn.Module] | None:
         return [module] if _has_plain_weights(module) else None
     if type(module) is nn.Dropout:
         return None if module.training and module.p > 0 else []
-    known = module.activation if type(module) is Sigma else Activation.of_module(module)
+    return _activation_part(module)
+
+
+def _activation_part(module: nn.Module) -> list[Activation | nn.Module] | None:
+    """The part of a module that may be an activation."""
+    if type(module) is Sigma:
+        return [module.activation]
+    known = Activation.of_module(module)
     if known is None:
         return None
-    return [] if known == _IDENTITY and type(module) is not Sigma else [known]
+    return [] if known == _IDENTITY else [known]
 
 
 def _parts_of_all(modules: nn.Sequential) -> list[Activation | nn.Module] | None:

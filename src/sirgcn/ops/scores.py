@@ -7,9 +7,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sirgcn.ops.activation import Activation
-from sirgcn.ops.aggregate import BACKENDS, check_nodes, check_width, choose_backend, once_differentiable
+from sirgcn.ops.arguments import check_nodes, check_width
+from sirgcn.ops.backend import BACKENDS, choose_backend
 from sirgcn.ops.checks import check_devices
 from sirgcn.ops.door import opened
+from sirgcn.ops.gradients import once_differentiable
 from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype, cast
 

@@ -13,10 +13,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sirgcn.ops import native
-from sirgcn.ops.aggregate import check_edge, choose_backend, once_differentiable, sir_aggregate
+from sirgcn.ops.aggregate import sir_aggregate
+from sirgcn.ops.arguments import check_edge
+from sirgcn.ops.backend import choose_backend
 from sirgcn.ops.calls import is_plain_call
 from sirgcn.ops.checks import check_devices
 from sirgcn.ops.door import flat, is_open
+from sirgcn.ops.gradients import once_differentiable
 from sirgcn.ops.neighbors import Grouping, Neighbors
 from sirgcn.ops.parts import acts_alike
 from sirgcn.ops.rows import Rows

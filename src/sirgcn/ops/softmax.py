@@ -7,10 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sirgcn.ops import native
-from sirgcn.ops.aggregate import once_differentiable
 from sirgcn.ops.calls import is_plain_call
 from sirgcn.ops.checks import check_devices
 from sirgcn.ops.door import address, flat, opened, why_closed
+from sirgcn.ops.gradients import once_differentiable
 from sirgcn.ops.neighbors import Neighbors
 
 if native.UNAVAILABLE is None:

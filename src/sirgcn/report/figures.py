@@ -13,7 +13,7 @@ from sirgcn.report.cells import Cell
 from sirgcn.report.claims import METRICS, Column
 from sirgcn.report.runs import Run, as_number
 
-_WIDTH, _HEIGHT, _FOOT, _ROW = 380, 190, 26, 22
+_WIDTH, _HEIGHT, _FOOT, _ROW = 380, 190, 26, 22  # pixels of a figure, of the room below its axis, and of a row
 _POINTS = 120  # of a curve at most
 _DECADES = 2.5  # a positive range of more decades than this is drawn on a log scale
 
@@ -30,7 +30,7 @@ class Axis:
     high: float
     start: float
     end: float
-    log: bool
+    is_log: bool
 
     @classmethod
     def over(cls, values: Iterable[float], start: float, end: float, decades: float = _DECADES) -> "Axis":
@@ -38,23 +38,23 @@ class Axis:
         # NaN fails the comparison. A larger value would overflow below.
         known = [value for value in values if abs(value) < 1e300] or [0.0, 1.0]
         low, high = min(known), max(known)
-        log = low > 0 and math.log10(high / low) > decades
-        if log:
+        is_log = low > 0 and math.log10(high / low) > decades
+        if is_log:
             low, high = math.log10(low), math.log10(high)
         span = high - low if high - low > 1e-4 * abs(high) else abs(high)
         room = 0.05 * span or 0.5
-        return cls(low - room, high + room, start, end, log)
+        return cls(low - room, high + room, start, end, is_log)
 
     def __call__(self, value: float) -> float:
         """The pixel of a value. A value beyond an end of the scale is drawn at that end."""
-        if self.log:
+        if self.is_log:
             value = math.log10(value) if value > 0 else self.low
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
     def ticks(self) -> list[float]:
         """A few round values on the scale."""
-        if not self.log:
+        if not self.is_log:
             return _round(self.low, self.high)
         if self.high - self.low < 1:
             return _round(10**self.low, 10**self.high)
@@ -77,8 +77,8 @@ def _round(low: float, high: float) -> list[float]:
     return [step * place for place in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def dots(cells: Sequence[Cell], column: Column, colours: Mapping[str, str]) -> str:
-    """Every value of a column as a dot, beside the published interval of its model; empty without values."""
+def dots(cells: Sequence[Cell], title: str, colours: Mapping[str, str]) -> str:
+    """Every value of some cells as a dot, beside the published interval of its model; empty without values."""
     drawn = [cell for cell in cells if any(map(math.isfinite, cell.values))]
     if not drawn:
         return ""
@@ -86,7 +86,7 @@ def dots(cells: Sequence[Cell], column: Column, colours: Mapping[str, str]) -> s
     row = max(_ROW, (_HEIGHT - _FOOT - 6) / len(drawn))
     height = row * len(drawn) + _FOOT + 6
     axis = Axis.over(_extent(drawn), min(gutter, 170), _WIDTH - 12)
-    svg = _canvas(height, f"{column.name}: every run beside the published mean ± 2 std")
+    svg = _canvas(height, title)
     _ticks(svg, axis, "x", 4, height - _FOOT)
     for place, cell in enumerate(drawn):
         group = SubElement(svg, "g", {"class": f"series {colours[cell.model]}", "data-model": cell.model})

@@ -1,4 +1,4 @@
-"""The report as files: what `sirgcn results --write` writes."""
+"""The files of a report, as `sirgcn results --write` writes them."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -121,7 +121,8 @@ class TimingPresenter(Presenter):
         return [sheet for sheet in made if sheet.rows]
 
     def panels(self, comparison: Comparison, column: Column, colours: Mapping[str, str]) -> list[tuple[str, str]]:
-        return [("every repetition, seconds", dots(comparison.cells_of(column), column, colours))]
+        title = f"{column.name}: every repetition, seconds"
+        return [("every repetition, seconds", dots(comparison.cells_of(column), title, colours))]
 
 
 def _timed(cells: Iterable[Cell]) -> list[TimeCell]:

@@ -60,7 +60,8 @@ class TrainingPresenter(Presenter):
 
     def panels(self, comparison: Comparison, column: Column, colours: Mapping[str, str]) -> list[tuple[str, str]]:
         cells = comparison.cells_of(column)
-        return [("every run", dots(cells, column, colours)), *curves(cells, column, colours)]
+        title = f"{column.name}: every run beside the published mean ± 2 std"
+        return [("every run", dots(cells, title, colours)), *curves(cells, column, colours)]
 
 
 def _own_data(run: Run) -> str:

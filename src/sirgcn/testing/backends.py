@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from sirgcn.ops import sir_aggregate
-from sirgcn.ops.aggregate import BACKENDS as TABLE
-from sirgcn.ops.aggregate import Backend
+from sirgcn.ops.backend import BACKENDS as TABLE
+from sirgcn.ops.backend import Backend
 from sirgcn.strict import check_name
 from sirgcn.testing.assertions import assert_gradients, assert_repeats, assert_same, value_and_gradients
 from sirgcn.testing.definitions import EDGE_FORMS, REDUCTIONS, SIGMAS, Inputs, aggregate_by_loop, inputs

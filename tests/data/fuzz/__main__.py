@@ -1,6 +1,6 @@
-"""`python -m tests.data.fuzz`: every case is refused where the oracle refuses it, and read as the oracle reads it.
+"""`python -m tests.data.fuzz`: the readers refuse every case that the oracle refuses, and read the others as it does.
 
-Prints a JSON object: how many cases of each kind were accepted, refused and left open, and the first failures.
+Prints a JSON object: how many cases of each source were accepted, refused and left open, and the first failures.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.data.fuzz")
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="one kind of case")
+    parser.add_argument("--only", help="the cases of one source")
     args = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("error")
@@ -61,9 +61,9 @@ def main() -> None:
     failures: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for number, case in enumerate(draw_cases(args.cases, args.seed)):
-            if args.only not in (None, case.kind):
+            if args.only not in (None, case.source):
                 continue
-            counts.setdefault(case.kind, Counter())[outcome(case, number, Path(folder), failures)] += 1
+            counts.setdefault(case.source, Counter())[outcome(case, number, Path(folder), failures)] += 1
     json.dump(
         {"cases": sum(map(Counter.total, counts.values())), "counts": counts, "failures": failures[:20]}, sys.stdout
     )
@@ -71,32 +71,32 @@ def main() -> None:
 
 
 def outcome(case: Case, number: int, folder: Path, failures: list[str]) -> str:
-    """What became of a case; what should not have is noted."""
+    """Return whether a case was accepted, refused or left open, and note a failure."""
     try:
-        return {"graphs": run_graphs, "task": run_task, "npz": run_npz}.get(case.kind, run_tables)(case, folder)
+        return {"graphs": run_graphs, "task": run_task, "npz": run_npz}.get(case.source, run_tables)(case, folder)
     except Failure as failure:
-        failures.append(f"case {number}, {case.kind}, {case.broken}: {failure}")
+        failures.append(f"case {number}, {case.source}, {case.broken}: {failure}")
     except Exception:
-        failures.append(f"case {number}, {case.kind}, {case.broken}: {traceback.format_exc(limit=-4)}")
+        failures.append(f"case {number}, {case.source}, {case.broken}: {traceback.format_exc(limit=-4)}")
     return "failed"
 
 
 def refused(error: DataError, bad: set[str]) -> str:
-    """A refusal must name one of the fields that are wrong."""
+    """Check that an error names one of the fields that are wrong."""
     if error.field not in bad:
         raise Failure(f"expected one of {sorted(bad)} to be refused, got {error}")
     return "refused"
 
 
 def agree(what: str, found: Any, expected: Any) -> None:
-    """Two arrays must be equal."""
+    """Check that two arrays are equal."""
     found, expected = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
     if found.shape != expected.shape or not np.array_equal(found, expected, equal_nan=True):
         raise Failure(f"{what}: expected {expected.tolist()}, got {found.tolist()}")
 
 
 def dense(edge_index: torch.Tensor, nodes: int) -> Any:
-    """How often each edge is there."""
+    """Return the number of edges between any two nodes."""
     found = np.zeros((nodes, nodes))
     for u, v in edge_index.T.tolist():
         found[u, v] += 1
@@ -104,7 +104,7 @@ def dense(edge_index: torch.Tensor, nodes: int) -> Any:
 
 
 def run_graphs(case: Case, folder: Path) -> str:
-    """`Graphs`, and the graphs that it gives back one by one and in another order."""
+    """Check `Graphs`, and the graphs that it returns one by one and in another order."""
     bad = oracle.graph_problems(case.given)
     try:
         graphs = Graphs(**case.given)
@@ -125,7 +125,7 @@ def run_graphs(case: Case, folder: Path) -> str:
 
 
 def run_task(case: Case, folder: Path) -> str:
-    """`Task`, and the rows of its batches."""
+    """Check `Task`, and the rows of its batches."""
     given = dict(case.given)
     bad = oracle.task_problems(given)
     schema, splits, loss, metric = (given.pop(name) for name in ("schema", "splits", "loss", "metric"))
@@ -145,7 +145,7 @@ def run_task(case: Case, folder: Path) -> str:
 
 
 def run_tables(case: Case, folder: Path) -> str:
-    """`load_tables` of text files, frames or GraphML."""
+    """Check `load_tables` on text files, frames or GraphML."""
     options: dict[str, Any] = {"target": "label", "task": "classification", "standardise": False, **case.options}
     expected: Any = None
     verdict = "accepted"
@@ -153,11 +153,11 @@ def run_tables(case: Case, folder: Path) -> str:
         expected = oracle.read_tables(*tables_of(case))
     except (oracle.Refused, oracle.Unsure) as answer:
         verdict = type(answer).__name__
-    if case.kind in ("text", "graphml"):
+    if case.source in ("text", "graphml"):
         for name, data in case.given.items():
             (folder / name).write_bytes(data)
         given: dict[str, Any] = {"nodes": folder / next(iter(case.given))}
-        given |= {"edges": folder / "edges.csv"} if case.kind == "text" else {}
+        given |= {"edges": folder / "edges.csv"} if case.source == "text" else {}
     else:
         given = case.given
     try:
@@ -181,11 +181,11 @@ def run_tables(case: Case, folder: Path) -> str:
 
 
 def tables_of(case: Case) -> tuple[oracle.Table, oracle.Table, oracle.Table | None, bool]:
-    """The case as the oracle has it."""
-    if case.kind == "graphml":
+    """Return the tables of a case as the oracle reads them."""
+    if case.source == "graphml":
         nodes, edges, directed = oracle.read_graphml(case.given["g.graphml"])
         return nodes, edges, None, directed
-    if case.kind == "text":
+    if case.source == "text":
         nodes, edges = (oracle.read_text(case.given[f"{name}.csv"]) for name in ("nodes", "edges"))
         return nodes, edges, None, case.options["directed"]
     frames = {name: oracle.Table({c: f[c].tolist() for c in f}, len(f), False) for name, f in case.given.items()}
@@ -193,7 +193,7 @@ def tables_of(case: Case) -> tuple[oracle.Table, oracle.Table, oracle.Table | No
 
 
 def compare(task: Task, expected: oracle.Expected, of_edges: Any) -> None:
-    """Every figure of the task against the oracle's."""
+    """Compare every number of the task with the oracle's."""
     graphs, split = task.graphs, task.splits[0]
     agree("edges", dense(graphs.edge_index, graphs.num_nodes), expected.adjacency)
     if [oracle.as_id(value) for value in task.details["ids"]] != expected.ids:
@@ -231,15 +231,15 @@ def compare(task: Task, expected: oracle.Expected, of_edges: Any) -> None:
 
 
 def run_npz(case: Case, folder: Path) -> str:
-    """A `.npz` file; what is accepted must hold the arrays that were saved."""
+    """Check a `.npz` file: if it is accepted, the graph must hold the arrays that were saved."""
     arrays = case.given["arrays"]
     (folder / "g.npz").write_bytes(case.given["g.npz"])
     wanted: dict[str, Any] = {"level": "node"}
     for name, array in arrays.items():
-        kind = array.dtype.kind
-        as_float = kind == "f" or (kind == "b" and name != "y")
+        letter = array.dtype.kind
+        as_float = letter == "f" or (letter == "b" and name != "y")
         wanted[name] = torch.from_numpy(
-            array.astype(np.complex64 if kind == "c" else np.float64 if as_float else np.int64)
+            array.astype(np.complex64 if letter == "c" else np.float64 if as_float else np.int64)
         )
         if name in ("x", "edge_attr") and array.ndim == 1:
             wanted[name] = wanted[name][:, None]

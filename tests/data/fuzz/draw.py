@@ -1,4 +1,4 @@
-"""Graphs, tasks and tables, most of them broken in one or two ways. Knows nothing of the package that reads them."""
+"""Graphs, tasks and tables, most of them broken in one or two ways. This module does not import the package."""
 
 import csv
 import io
@@ -15,9 +15,9 @@ Rng = np.random.Generator
 
 @dataclass
 class Case:
-    """What is given to a reader: tensors (`graphs`, `task`), files by name (`text`, `npz`, `graphml`), or frames."""
+    """The input of a reader: tensors (`graphs`, `task`), files by name (`text`, `npz`, `graphml`), or frames."""
 
-    kind: str
+    source: str
     given: dict[str, Any]
     options: dict[str, Any] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
@@ -27,7 +27,7 @@ SHARES = {"graphs": 0.49, "task": 0.25, "text": 0.13, "frames": 0.05, "many": 0.
 
 
 def draw_cases(count: int, seed: int) -> Iterator[Case]:
-    """So many cases; the same seed gives the same ones."""
+    """Yield this many cases; the same seed gives the same cases."""
     rng = np.random.default_rng(seed)
     draw = {
         "graphs": draw_graphs,
@@ -43,7 +43,7 @@ def draw_cases(count: int, seed: int) -> Iterator[Case]:
 
 
 def one_of(rng: Rng, values: Any) -> Any:
-    """One value, whatever its type."""
+    """Return one of the values, whatever its type."""
     return values[int(rng.integers(len(values)))]
 
 
@@ -52,7 +52,7 @@ Ways = Mapping[str, Callable[[Rng, dict[str, Any]], None]]
 
 
 def break_often(rng: Rng, case: Case, ways: Ways) -> Case:
-    """Nothing in three cases of ten, one way in five, two in two."""
+    """Break nothing in three cases of ten, break one thing in five, and two in two."""
     for _ in range(int(rng.choice(3, p=[0.3, 0.5, 0.2]))):
         name = one_of(rng, list(ways))
         ways[name](rng, case.given)
@@ -64,7 +64,7 @@ def break_often(rng: Rng, case: Case, ways: Ways) -> Case:
 
 
 def plain_graphs(rng: Rng, level: str | None = None) -> dict[str, Any]:
-    """The arguments of sound graphs."""
+    """Return the arguments of valid graphs."""
     sizes = rng.integers(1, 5, int(rng.integers(1, 4)))
     counts = rng.integers(0, 6, len(sizes))
     first = np.concatenate([[0], sizes.cumsum()])
@@ -89,14 +89,14 @@ def plain_graphs(rng: Rng, level: str | None = None) -> dict[str, Any]:
 
 
 def inputs(rng: Rng, rows: int) -> torch.Tensor:
-    """Features or categories."""
+    """Return features or categories."""
     if rng.random() < 0.5:
         return torch.from_numpy(rng.integers(0, 3, (rows, 2)))
     return torch.from_numpy(rng.normal(size=(rows, 2))).to(one_of(rng, [torch.float32, torch.float64]))
 
 
 def targets(rng: Rng, rows: int) -> torch.Tensor:
-    """Classes, numbers or several numbers; some missing."""
+    """Return classes, numbers or several numbers, some of them missing."""
     form = int(rng.integers(3))
     if form == 0:
         return torch.from_numpy(rng.integers(-1, 3, rows))
@@ -111,7 +111,7 @@ ENTRIES = (-1, -2, 0, 1, 4, 99, 2**40, 2**62, float("nan"), float("inf"), -float
 
 
 def some_tensor(rng: Rng, given: dict[str, Any]) -> str:
-    """The name of a tensor that is there."""
+    """Return the name of a tensor that is set."""
     return one_of(rng, [name for name in TENSORS if isinstance(given.get(name), torch.Tensor)] or ["x"])
 
 
@@ -163,12 +163,12 @@ TENSOR_WAYS = {
 
 
 def draw_graphs(rng: Rng) -> Case:
-    """Arguments of `Graphs`."""
+    """Draw arguments of `Graphs`."""
     return break_often(rng, Case("graphs", plain_graphs(rng)), TENSOR_WAYS)
 
 
 def draw_task(rng: Rng) -> Case:
-    """Arguments of `Graphs`, and those of `Task` beside them."""
+    """Draw arguments of `Graphs`, and those of `Task`."""
     given = plain_graphs(rng)
     y = given["y"]
     over_graphs = len(given.get("node_ptr", [0, 0])) > 2 or given["level"] == "graph"
@@ -192,7 +192,7 @@ def draw_task(rng: Rng) -> Case:
 
 
 def width(prefix: str, tensor: torch.Tensor | None) -> dict[str, Any]:
-    """What a schema says of inputs."""
+    """Return the width of inputs in a schema."""
     if tensor is None:
         return {}
     return {f"{prefix}features": 2} if tensor.is_floating_point() else {f"{prefix}vocabularies": (3, 3)}
@@ -231,7 +231,7 @@ CELLS = [
 
 
 def node_rows(rng: Rng) -> list[dict[str, str]]:
-    """Sound rows of nodes: an id, numbers, categories, a label, perhaps a split."""
+    """Return valid rows of nodes: an id, numbers, categories, a label, and in some cases a split."""
     count = int(rng.integers(3, 9))
     ids = rng.permutation(IDS)[:count].tolist()
     rows = [
@@ -253,14 +253,14 @@ def node_rows(rng: Rng) -> list[dict[str, str]]:
 
 
 def edge_rows(rng: Rng, ids: list[str]) -> list[dict[str, str]]:
-    """Sound rows of edges."""
+    """Return valid rows of edges."""
     weighted = rng.random() < 0.5
     rows = [{"source": one_of(rng, ids), "target": one_of(rng, ids)} for _ in range(int(rng.integers(0, 9)))]
     return [row | ({"weight": str(int(rng.integers(9)))} if weighted else {}) for row in rows]
 
 
 def written(rows: list[list[str]], delimiter: str = ",", newline: str = "\n") -> bytes:
-    """As a text file."""
+    """Return the rows as a text file."""
     out = io.StringIO(newline="")
     csv.writer(out, delimiter=delimiter, lineterminator=newline).writerows(rows)
     return out.getvalue().encode()
@@ -308,7 +308,7 @@ def change_header(rng: Rng, given: dict[str, Any]) -> None:
 
 
 def change_bytes(rng: Rng, given: dict[str, Any]) -> None:
-    """From here on the file is bytes."""
+    """Change bytes of a file, which is bytes from here on."""
     name = some_file(rng, given)
     data = bytearray(given[name] if isinstance(given[name], bytes) else written(given[name]))
     way = int(rng.integers(8))
@@ -333,7 +333,7 @@ def change_bytes(rng: Rng, given: dict[str, Any]) -> None:
 
 
 def draw_text(rng: Rng) -> Case:
-    """Two text files."""
+    """Draw two text files."""
     nodes = node_rows(rng)
     edges = edge_rows(rng, [row["id"] for row in nodes])
     given: dict[str, Any] = {
@@ -391,7 +391,7 @@ def change_column(rng: Rng, given: dict[str, Any]) -> None:
 
 
 def draw_frames(rng: Rng) -> Case:
-    """Two pandas frames of Python's objects."""
+    """Draw two pandas frames of Python objects."""
     rows = node_rows(rng)
     ids: list[Any] = [row["id"] for row in rows]
     if rng.random() < 0.5:
@@ -407,7 +407,7 @@ def draw_frames(rng: Rng) -> Case:
 
 
 def draw_many(rng: Rng) -> Case:
-    """Frames of several graphs, the target in a table of its own."""
+    """Draw frames of several graphs, with the target in a table of graphs."""
     names = rng.permutation(["p", "q", "r", "s"])[: int(rng.integers(2, 5))].tolist()
     graph = [*names, *(one_of(rng, names) for _ in range(4))]
     seen: dict[str, int] = {}
@@ -429,7 +429,7 @@ def draw_many(rng: Rng) -> Case:
 
 
 def as_frame(columns: dict[str, list[Any]]) -> pd.DataFrame:
-    """Of Python's objects, as they are."""
+    """Return a frame of Python objects without converting them."""
     return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
 
 
@@ -437,7 +437,7 @@ def as_frame(columns: dict[str, list[Any]]) -> pd.DataFrame:
 
 
 def draw_npz(rng: Rng) -> Case:
-    """A saved graph, some with bytes of the file changed."""
+    """Draw a saved graph; in some cases, bytes of the file are changed."""
     given = {name: value for name, value in plain_graphs(rng, "node").items() if name not in ("level", "pe")}
     given["x"] = given["x"].double()
     given["y"] = torch.from_numpy(rng.integers(0, 3, len(given["x"])))
@@ -478,12 +478,12 @@ GRAPHML_CELLS = [
 
 
 def draw_graphml(rng: Rng) -> Case:
-    """A GraphML file, as text with its parts changed."""
+    """Draw a GraphML file whose text is changed in places."""
     rows = node_rows(rng)
     ids = [row["id"] for row in rows]
     if rng.random() < 0.1:
         ids[-1] = ids[0]
-    kind = one_of(rng, ["double", "int", "float", "string", "boolean", "date"]) if rng.random() < 0.2 else "double"
+    declared = one_of(rng, ["double", "int", "float", "string", "boolean", "date"]) if rng.random() < 0.2 else "double"
     escape = {"&": "&amp;", '"': "&quot;", "<": "&lt;"}
     names = ["".join(escape.get(letter, letter) for letter in name) for name in ids]
     numbers = [row["num"] for row in rows]
@@ -501,7 +501,7 @@ def draw_graphml(rng: Rng) -> Case:
     text = (
         f'<?xml version="1.0" encoding="UTF-8"?>{head}<graphml xmlns="http://graphml.graphdrawing.org/xmlns">'
         f'<key id="l" for="node" attr.name="label" attr.type="string"/>'
-        f'<key id="n" for="node" attr.name="num" attr.type="{kind}"/>'
+        f'<key id="n" for="node" attr.name="num" attr.type="{declared}"/>'
         f'<graph edgedefault="{one_of(rng, ["directed", "undirected"])}">{nodes}{edges}</graph></graphml>'
     )
     data = bytearray(text.encode())

@@ -1,6 +1,6 @@
-"""The plainest reading of a case: dense float64 matrices, loops over Python values, or a refusal.
+"""The plainest reader of a case: it returns dense float64 matrices, uses loops over Python values, or refuses the case.
 
-Written from the documentation, without the package: what the two disagree on is a mistake in one of them.
+It is written from the documentation and does not import the package. A difference is a mistake in one of them.
 """
 
 import itertools
@@ -27,12 +27,12 @@ class Refused(Exception):
 
 
 class Unsure(Exception):
-    """The case may be refused or not: the oracle does not go so far."""
+    """The case may be refused or not: the oracle does not decide it."""
 
 
 @dataclass
 class Expected:
-    """A graph, dense: how often each edge is there, features, classes by name (None: no label), ids.
+    """A dense graph: the number of edges between any two nodes, features, classes by name (None: no label), and ids.
 
     Features depend on the training rows, which a reader draws: `features(training)`.
     """
@@ -49,7 +49,7 @@ class Expected:
 
 
 def graph_problems(given: dict[str, Any]) -> set[str]:
-    """The fields of `Graphs` that are wrong."""
+    """Return the fields of `Graphs` that are wrong."""
     bad = set()
     level: Any = given.get("level")
     if not isinstance(level, str) or level not in ("node", "edge", "graph"):
@@ -128,7 +128,7 @@ METRICS = {"accuracy", "class_accuracy", "f1", "roc_auc", "average_precision"}, 
 
 
 def task_problems(given: dict[str, Any]) -> set[str]:
-    """The fields of `Task` that are wrong, of sound graphs."""
+    """Return the fields of `Task` that are wrong, for valid graphs."""
     bad = set()
     schema, y = given["schema"], given["y"]
     classes = not y.is_floating_point()
@@ -189,7 +189,7 @@ def split_problems(given: dict[str, Any]) -> set[str]:
 
 
 def label_rows(given: dict[str, Any]) -> list[bool]:
-    """Which items of a split have a label."""
+    """Return which items of a split have a label."""
     y = given["y"]
     values = [row if isinstance(row, list) else [row] for row in y.tolist()]
     rows = [any(not math.isnan(v) if y.is_floating_point() else v >= 0 for v in row) for row in values]
@@ -205,13 +205,13 @@ def label_rows(given: dict[str, Any]) -> list[bool]:
 
 @dataclass
 class Table:
-    """A table; `text` if its values are the texts of a file, of which `words` stand for none, as blanks do always."""
+    """A table. With `text`, its values are the texts of a file, and `words` and blanks stand for missing values."""
 
     columns: dict[str, list[Any]]
     rows: int
     text: bool
     words: frozenset[str] = frozenset()
-    kinds: dict[str, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
 
     def missing(self, value: Any) -> bool:
         if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -219,12 +219,12 @@ class Table:
         return isinstance(value, str) and value.strip(SPACE) in {"", *self.words}
 
     def called(self, *names: str) -> str | None:
-        """The first column of such a name, whatever its case and the white space around it."""
+        """Return the first column with such a name; letter case and white space around it make no difference."""
         return next((column for name in names for column in self.columns if column.strip().lower() == name), None)
 
 
 def read_text(data: bytes) -> Table:
-    """RFC 4180, letter by letter."""
+    """Read a text file by RFC 4180, one character at a time."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     if b"\0" in data:
         raise Refused
@@ -305,10 +305,10 @@ def ids_of(table: Table, column: str | None) -> list[str]:
     return found
 
 
-def kind_of(table: Table, column: str) -> str | None:
-    """numeric, boolean or categorical; None if there is no value."""
-    if column in table.kinds:
-        return table.kinds[column]
+def type_of(table: Table, column: str) -> str | None:
+    """Return numeric, boolean or categorical; None if there is no value."""
+    if column in table.types:
+        return table.types[column]
     here = [value for value in table.columns[column] if not table.missing(value)]
     if not here:
         return None
@@ -340,15 +340,15 @@ def kind_of(table: Table, column: str) -> str | None:
 
 
 def looks_like_numbers(values: list[str], is_typed: bool) -> bool:
-    """Whether nearly all are numbers, however they are written; of a type, plain ones alone are codes."""
+    """Return whether nearly all texts are numbers, in any form; in a typed column, plain numbers alone are codes."""
     numbers, odd = (sum(form.fullmatch(value) is not None for value in values) for form in (NUMBER, ODD))
     return numbers + odd >= 0.9 * len(values) and (odd > 0 or not is_typed)
 
 
-def number(table: Table, value: Any, kind: str) -> float | None:
+def number(table: Table, value: Any, column_type: str) -> float | None:
     if table.missing(value):
         return None
-    if kind == "boolean":
+    if column_type == "boolean":
         word = str(value).strip(SPACE).lower()
         if word not in ("true", "false", "0", "1"):
             raise Refused
@@ -381,26 +381,26 @@ def name(table: Table, value: Any) -> str | None:
 def columns_of(table: Table, used: set[str | None]) -> list[tuple[str, list[Any]]]:
     found: list[tuple[str, list[Any]]] = []
     for column, values in table.columns.items():
-        if column not in used and (kind := kind_of(table, column)) is not None:
-            read = name if kind == "categorical" else None
-            found.append((kind, [read(table, v) if read else number(table, v, kind) for v in values]))
+        if column not in used and (column_type := type_of(table, column)) is not None:
+            read = name if column_type == "categorical" else None
+            found.append((column_type, [read(table, v) if read else number(table, v, column_type) for v in values]))
     return found
 
 
 def features(columns: list[tuple[str, list[Any]]], training: list[bool]) -> list[list[float]]:
-    """A row per item: numbers, one-hot rows, or the categories' numbers where there is nothing else."""
-    kinds = {kind for kind, _ in columns}
-    indices = "categorical" in kinds and kinds <= {"categorical", "boolean"}
+    """Return a row per item: numbers, one-hot rows, or numbers of categories if there are only categories."""
+    types = {column_type for column_type, _ in columns}
+    indices = "categorical" in types and types <= {"categorical", "boolean"}
     rows: list[list[float]] = [[] for _ in training]
-    for kind, values in columns:
+    for column_type, values in columns:
         known = [value for value, chosen in zip(values, training, strict=True) if chosen and value is not None]
         gaps = any(value is None for value, chosen in zip(values, training, strict=True) if chosen)
-        if kind == "boolean" and indices:
-            known, kind = [0.0, 1.0], "categorical"
-        elif kind == "categorical":
+        if column_type == "boolean" and indices:
+            known, column_type = [0.0, 1.0], "categorical"
+        elif column_type == "categorical":
             known = in_order(set(known))
         for row, value in zip(rows, values, strict=True):
-            if kind != "categorical":
+            if column_type != "categorical":
                 row.extend([0.0 if value is None else value] + [float(value is None)] * gaps)
                 continue
             code = known.index(value) if value in known else len(known)
@@ -416,7 +416,7 @@ def in_order(names: set[str]) -> list[str]:
 
 
 def read_tables(nodes: Table, edges: Table, graphs: Table | None, directed: bool) -> tuple[Expected, Any]:
-    """The graph that the tables describe, and its edges' columns as a function of the edges' order."""
+    """Return the graph that the tables describe, and the columns of its edges as a function of their order."""
     first, second = ends_of(edges)
     graph = nodes.called("graph_id", "graph")
     if graphs is not None and graph is None:
@@ -467,7 +467,7 @@ def read_tables(nodes: Table, edges: Table, graphs: Table | None, directed: bool
         raise Refused
     if "label" in edges.columns:
         raise Refused
-    if kind_of(holder, "label") is None:
+    if type_of(holder, "label") is None:
         raise Refused
     labels = [name(holder, value) for value in holder.columns["label"]]
     if len({label for label in labels if label is not None}) < 2:
@@ -480,7 +480,7 @@ def read_tables(nodes: Table, edges: Table, graphs: Table | None, directed: bool
             raise Refused
     columns = columns_of(nodes, {identity, graph, split} | ({"label"} if graphs is None else set()))
     edge_columns = columns_of(edges, {first, second, within, split})
-    ranked_columns = [(kind, [values[place] for place in order]) for kind, values in columns]
+    ranked_columns = [(column_type, [values[place] for place in order]) for column_type, values in columns]
     expected = Expected(
         adjacency, ranked_columns, labels, [ids[i] for i in order], ranked if graphs is not None else None, words
     )
@@ -488,7 +488,7 @@ def read_tables(nodes: Table, edges: Table, graphs: Table | None, directed: bool
 
 
 def has_twins(ids: list[tuple[int, str]]) -> bool:
-    """Whether two ids of a graph differ by white space alone."""
+    """Return whether two ids of a graph differ only by white space."""
     return len({(scope, value.strip(SPACE)) for scope, value in ids}) < len(set(ids))
 
 
@@ -515,7 +515,7 @@ def ends_of(edges: Table) -> tuple[str, str]:
 
 
 def read_graphml(data: bytes) -> tuple[Table, Table, bool]:
-    """The tables of a GraphML file, through the document object model."""
+    """Return the tables of a GraphML file, read through the document object model."""
     if b"<!DOCTYPE" in data:
         raise Refused
     try:
@@ -543,21 +543,21 @@ def children(element: Any, tag: str) -> list[Any]:
 
 
 def elements(found: list[Any], tag: str, keys: dict[str, Any], columns: dict[str, list[Any]]) -> Table:
-    kinds, named = {}, {}
+    held, named = {}, {}
     for key, element in keys.items():
         if (not element.hasAttribute("for") or element.getAttribute("for") in (tag, "all")) and element.hasAttribute(
             "attr.name"
         ):
             column = element.getAttribute("attr.name")
-            kind = element.getAttribute("attr.type") if element.hasAttribute("attr.type") else "string"
+            declared = element.getAttribute("attr.type") if element.hasAttribute("attr.type") else "string"
             types = {"boolean": "boolean", "string": None} | dict.fromkeys(
                 ("int", "long", "float", "double"), "numeric"
             )
-            if column in columns or not column or kind not in types:
+            if column in columns or not column or declared not in types:
                 raise Refused
             columns[column], named[key] = [""] * len(found), column
-            if (said := types[kind]) is not None:
-                kinds[column] = said
+            if (said := types[declared]) is not None:
+                held[column] = said
     for row, element in enumerate(found):
         read = set()
         for data in children(element, "data"):
@@ -569,4 +569,4 @@ def elements(found: list[Any], tag: str, keys: dict[str, Any], columns: dict[str
                 if any(child.nodeType == child.ELEMENT_NODE for child in data.childNodes):
                     raise Refused
                 columns[named[key]][row] = "".join(child.data for child in data.childNodes if child.nodeType in (3, 4))
-    return Table(columns, len(found), False, frozenset([""]), kinds)
+    return Table(columns, len(found), False, frozenset([""]), held)

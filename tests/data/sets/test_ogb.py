@@ -1,4 +1,4 @@
-"""OGB's raw csv layout, read as OGB's own loader reads it, and its evaluators' rules."""
+"""OGB's raw CSV files are read as OGB's own loader reads them, and metrics follow its evaluators."""
 
 import gzip
 import os
@@ -34,7 +34,7 @@ def molecule_files(folder: Path, **changes: Any) -> list[dict[str, Any]]:
             {
                 "x": RNG.integers(0, ATOM_VOCABULARIES, (nodes, 9)),
                 "edge": RNG.integers(0, nodes, (edges, 2)),
-                "kind": RNG.integers(0, BOND_VOCABULARIES, (edges, 3)),
+                "bonds": RNG.integers(0, BOND_VOCABULARIES, (edges, 3)),
                 "y": [number % 2],
             }
         )
@@ -44,7 +44,7 @@ def molecule_files(folder: Path, **changes: Any) -> list[dict[str, Any]]:
         "raw/num-edge-list": [len(graph["edge"]) for graph in found],
         "raw/node-feat": np.concatenate([graph["x"] for graph in found]),
         "raw/edge": np.concatenate([graph["edge"] for graph in found]),
-        "raw/edge-feat": np.concatenate([graph["kind"] for graph in found]),
+        "raw/edge-feat": np.concatenate([graph["bonds"] for graph in found]),
         "raw/graph-label": [graph["y"] for graph in found],
         **{f"split/scaffold/{name}": part for name, part in zip(("train", "valid", "test"), parts, strict=True)},
     }
@@ -63,7 +63,7 @@ def test_every_bond_becomes_two_edges_as_in_ogbs_loader(tmp_path: Path) -> None:
         edges = np.repeat(raw["edge"].T, 2, axis=1)
         edges[0, 1::2], edges[1, 1::2] = edges[1, 0::2].copy(), edges[0, 0::2].copy()
         assert ours.edge_index.tolist() == edges.tolist()
-        assert ours.edge_attr.tolist() == np.repeat(raw["kind"], 2, axis=0).tolist()
+        assert ours.edge_attr.tolist() == np.repeat(raw["bonds"], 2, axis=0).tolist()
         assert ours.x.tolist() == raw["x"].tolist()
         assert ours.y.tolist() == raw["y"]
     assert ogb.molecules(tmp_path, bonds=False).graphs.edge_attr is None

@@ -1,4 +1,4 @@
-"""Arrays come out of a pickle as they went in; whatever else a pickle holds is refused and never run."""
+"""Arrays are read from a pickle unchanged; anything else in a pickle is refused and never run."""
 
 import collections
 import os
@@ -93,7 +93,7 @@ def test_graphs_of_python_2_come_out_as_dicts_of_lists(folder: Path) -> None:
 
 
 class Trap:
-    """Unpickled by Python it would leave a mark: the pickles below are proved to be dangerous by it."""
+    """An object that leaves a mark if Python unpickles it, which proves that the pickles below are dangerous."""
 
     def __init__(self, *reduce: Any) -> None:
         self.reduce = reduce

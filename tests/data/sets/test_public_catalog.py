@@ -1,4 +1,4 @@
-"""The catalogue: every data set can be found, got, checked and loaded by its name, and the docs list all of them."""
+"""Every data set of the catalogue can be found, downloaded, checked and loaded by its name, and the docs list it."""
 
 import hashlib
 import io

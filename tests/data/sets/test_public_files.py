@@ -1,4 +1,4 @@
-"""Readers of published layouts, on small files of the same layout, with PyG's own readers as the oracle."""
+"""Readers of published layouts are compared with PyG's own readers on small files of the same layout."""
 
 import gzip
 import json
@@ -381,7 +381,7 @@ def test_benchmark_files_are_those_of_pyg(name: str, tmp_path: Path) -> None:
 
 def test_a_benchmark_file_that_would_run_code_is_refused(tmp_path: Path) -> None:
     torch.save(Path("/"), tmp_path / "PATTERN_v2.pt")
-    with pytest.raises(DataError, match=r"PATTERN_v2\.pt: expected tensors alone, got something that would run code"):
+    with pytest.raises(DataError, match=r"PATTERN_v2\.pt: expected only tensors, got something that would run code"):
         benchmarking.sbm_files(tmp_path, "PATTERN")
     torch.save(
         [[{"x": torch.rand(2, 3), "edge_index": torch.zeros(2, 0).long(), "y": torch.zeros(2)}]] * 3,

@@ -29,11 +29,11 @@ def counted(graphs: Graphs) -> tuple[Tensor, Tensor]:
     return node_ptr.diff().double(), edge_ptr.diff().double()
 
 
-def rate(graphs: Graphs, kind: Callable[[Tensor, Tensor], Tensor]) -> float:
-    """The share of the pairs u != v of the same graph with kind(y_u, y_v) that are edges."""
+def rate(graphs: Graphs, is_wanted: Callable[[Tensor, Tensor], Tensor]) -> float:
+    """The share of the pairs u != v of the same graph with is_wanted(y_u, y_v) that are edges."""
     edges, pairs = 0, 0
     for graph in itertools.islice(graphs, 200):
-        wanted = kind(graph.y[:, None], graph.y[None]) & ~torch.eye(graph.num_nodes, dtype=torch.bool)
+        wanted = is_wanted(graph.y[:, None], graph.y[None]) & ~torch.eye(graph.num_nodes, dtype=torch.bool)
         edges += int(wanted[graph.edge_index[0], graph.edge_index[1]].sum())
         pairs += int(wanted.sum())
     return edges / pairs

@@ -29,7 +29,7 @@ needs_data = pytest.mark.skipif("SIRGCN_DATA" not in os.environ, reason="SIRGCN_
 
 
 def packed(data: bytes) -> bytes:
-    """gzip without the time of day: contents name tests, and every process must name them alike."""
+    """Compress without the time of day: contents are part of test names, which must be equal in every process."""
     return gzip.compress(data, mtime=0)
 
 
@@ -45,7 +45,7 @@ def drawn(name: str, count: int, seed: int = 0) -> Images:
 
 
 def plain_nodes(name: str, image: Array) -> Array:
-    """The rule word for word: one superpixel fewer until there are few enough, then a mean over each one's mask."""
+    """Follow the rule literally: request fewer superpixels until there are few enough, then average over each mask."""
     most, request, compactness = NUMBERS[name]
     pixels = (image / 255).astype(np.float32)
     while True:
@@ -62,7 +62,7 @@ def plain_nodes(name: str, image: Array) -> Array:
 
 
 def plain_edges(x: Array, colour: bool) -> list[list[tuple[float, int]]]:
-    """For every node its 8 strongest, the strongest first: weight and node."""
+    """Return weight and node of the 8 strongest neighbours of every node, the strongest first."""
     count = len(x)
 
     def terms(columns: slice) -> Array:
@@ -314,7 +314,7 @@ def test_graphs_are_made_once_for_the_same_images(tmp_path: Path, monkeypatch: p
         file.unlink()
     folder.rmdir()
     write_mnist(folder, drawn("MNIST", 12, 7), drawn("MNIST", 4, 8))
-    with pytest.warns(UserWarning, match="is made anew: it holds other data"):
+    with pytest.warns(UserWarning, match="is built again: it holds other data"):
         assert superpixel_task("MNIST", tmp_path, tmp_path / "cache").graphs.sha256() != first
 
 

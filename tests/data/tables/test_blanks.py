@@ -1,4 +1,4 @@
-"""Blanks are missing, white space makes no category, and numbers written for people are none: in every source."""
+"""In every source, blanks are missing, white space makes no category, and numbers written for people are refused."""
 
 import csv
 import importlib
@@ -111,7 +111,7 @@ OF_TEXT = [name for name in SOURCES if name not in ("pandas, category", "parquet
 
 @pytest.fixture(params=list(SOURCES))
 def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """A function from columns of text to what `load_tables` takes."""
+    """A function from columns of text to arguments of `load_tables`."""
     if "without" in request.param:
         monkeypatch.setattr(text, "pa", None)
     return lambda columns: SOURCES[request.param](tmp_path, columns)
@@ -151,7 +151,7 @@ def test_a_blank_category_is_missing(source: Any) -> None:
 def test_a_blank_is_missing_in_categories_that_the_user_calls_so(source: Any) -> None:
     task = load(
         source(table(label=["x", "y", "x", "y", *BLANKS], cat=["p", "q", "p", "q", *BLANKS])),
-        kinds={"cat": "categorical", "label": "categorical"},
+        types={"cat": "categorical", "label": "categorical"},
     )
     assert task.classes == ("x", "y")
     assert task.details["missing"] == {"cat": len(BLANKS)}
@@ -175,11 +175,11 @@ def test_a_blank_is_missing_whatever_else_is(tmp_path: Path) -> None:
     task = load(sources, missing=["?"])
     assert task.classes == ("x", "y")
     assert task.details["missing"] == {"cat": 2}
-    assert load(sources, missing=[], kinds={"cat": "categorical"}).classes == ("?", "x", "y")
+    assert load(sources, missing=[], types={"cat": "categorical"}).classes == ("?", "x", "y")
 
 
 @pytest.mark.parametrize(
-    ("values", "kind"),
+    ("values", "held"),
     [
         ([1.5, "", 2.5, " "], "numeric"),
         ([1, "\u00a0", 2, 3], "numeric"),
@@ -189,17 +189,17 @@ def test_a_blank_is_missing_whatever_else_is(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("make", [of_pandas(object), networkx])
-def test_a_blank_among_numbers_of_any_type_is_missing(tmp_path: Path, make: Any, values: list[Any], kind: str) -> None:
+def test_a_blank_among_numbers_of_any_type_is_missing(tmp_path: Path, make: Any, values: list[Any], held: str) -> None:
     task = load(make(tmp_path, table(value=values)), features=["value"])
     (column,) = task.details["preprocessing"].nodes
-    assert column.kind == kind
+    assert column.type == held
     assert task.details["missing"] == {"value": sum(isinstance(v, str) or v is None for v in values)}
 
 
 def test_mixed_values_are_categories_where_the_user_says_so(tmp_path: Path) -> None:
     values = [1, "", "a", 2.5, "1", "a "]
     for make in (of_pandas(object), networkx):
-        task = load(make(tmp_path, table(cat=values)), kinds={"cat": "categorical"}, fractions=(1, 0, 0))
+        task = load(make(tmp_path, table(cat=values)), types={"cat": "categorical"}, fractions=(1, 0, 0))
         assert set(task.details["preprocessing"].nodes[0].categories) <= {"1", "2.5", "a"}
         assert task.details["missing"] == {"cat": 1}
         with pytest.raises(DataError, match="cat, row 3: expected values of one type"):
@@ -351,7 +351,7 @@ NUMERALS = {
     "dollars": (["$5.00", "$1,234.50", "-$7", "($8.00)"], "5.00"),
     "euros": (["5 €", "7,50 €", "12€"], "5"),
     "codes of currencies": (["EUR 5", "EUR 7.50", "EUR 1,000"], "5"),
-    "currencies of all kinds": (["US$ 5", "£7", "8 CHF", "kr 5", "R$ 7,00", "₹500"], "5"),
+    "currencies of all types": (["US$ 5", "£7", "8 CHF", "kr 5", "R$ 7,00", "₹500"], "5"),
     "millions of dollars": (["$5M", "$7.5B", "$3 million"], "plain numbers"),
     "percents": (["5%", "7.5 %", "0,5%"], "5"),
     "units": (["5 kg", "7.5 kg", "12kg"], "5"),
@@ -379,7 +379,7 @@ def test_numbers_that_are_written_for_people_are_no_categories(
         with pytest.raises(DataError, match=f"{role}, row 2: {expected}, got ") as refusal:
             load(SOURCES[name](tmp_path, table(**{role: column})))
         assert refusal.value.value == values[0]
-        assert f": write {write}; if these are categories, say kinds={{'{role}': 'categorical'}}" in str(refusal.value)
+        assert f": write {write}; if these are categories, say types={{'{role}': 'categorical'}}" in str(refusal.value)
 
 
 def as_columns(lists: dict[str, list[str]]) -> Columns:
@@ -390,9 +390,9 @@ def as_columns(lists: dict[str, list[str]]) -> Columns:
 def test_a_user_who_calls_them_categories_is_obeyed(source: Any) -> None:
     columns = as_columns({name: values for name, (values, _) in NUMERALS.items()})
     sources = source(table(label=["x", "y"] * 6) | columns)
-    task = load(sources, kinds=dict.fromkeys(columns, "categorical"), split="split")
+    task = load(sources, types=dict.fromkeys(columns, "categorical"), split="split")
     for column in task.details["preprocessing"].nodes[1:]:
-        assert column.kind == "categorical"
+        assert column.type == "categorical"
         assert set(column.categories) <= {value.strip() for value in columns[column.name]}
     assert len(task.details["preprocessing"].nodes) == len(columns) + 1
     assert task.details["doubts"] == {}
@@ -402,7 +402,7 @@ def test_a_user_who_calls_them_categories_is_obeyed(source: Any) -> None:
 @pytest.mark.parametrize(("values", "write"), NUMERALS.values(), ids=NUMERALS.keys())
 def test_a_user_who_calls_them_classes_is_obeyed(tmp_path: Path, name: str, values: list[str], write: str) -> None:
     column = (values * 12)[:12]
-    task = load(SOURCES[name](tmp_path, table(label=column)), kinds={"label": "categorical"})
+    task = load(SOURCES[name](tmp_path, table(label=column)), types={"label": "categorical"})
     assert [task.classes[code] for code in task.graphs.y.tolist()] == [value.strip() for value in column]
     assert task.details["doubts"] == {}
 
@@ -451,7 +451,7 @@ def test_ordinary_categories_are_categories(source: Any) -> None:
     task = load(source(table(label=["x", "y"] * 6) | columns))
     fitted = {column.name: column for column in task.details["preprocessing"].nodes}
     assert fitted.keys() == {"cat", *columns}
-    assert {column.kind for column in fitted.values()} == {"categorical"}
+    assert {column.type for column in fitted.values()} == {"categorical"}
     assert task.details["doubts"] == {}
     assert not any("look alike" in warning for warning in task.describe().warnings)
 
@@ -467,10 +467,10 @@ def test_ordinary_classes_are_classes(tmp_path: Path, name: str, values: list[st
 def test_texts_of_which_half_look_like_numbers_are_told(source: Any) -> None:
     column = ["free", "$5.00", "7", "$7.50", "sold", "8.5", "on request", "$1", "free", "sold", "$3"]
     task = load(source(table(cat=column, label=column)))
-    told = "6 of 11 texts look like numbers, such as '$5.00' in row 2, and are read as categories; kinds="
+    told = "6 of 11 texts look like numbers, such as '$5.00' in row 2, and are read as categories; types="
     assert [words.startswith(told) for words in task.details["doubts"].values()] == [True, True]
-    assert f"column 'cat': {told}{{'cat': 'categorical'}} says that they are" in task.describe().warnings
-    assert load(source(table(cat=column)), kinds={"cat": "categorical"}).details["doubts"] == {}
+    assert f"column 'cat': {told}{{'cat': 'categorical'}} confirms it" in task.describe().warnings
+    assert load(source(table(cat=column)), types={"cat": "categorical"}).details["doubts"] == {}
 
 
 @pytest.mark.parametrize("name", sorted(set(SOURCES) - set(OF_TEXT)))
@@ -492,7 +492,7 @@ def test_text_of_plain_numbers_is_text_by_its_type() -> None:
 
 def test_a_number_that_is_asked_for_is_refused_with_its_remedy(tmp_path: Path) -> None:
     csv_file = delimited(".csv")(tmp_path, table(cat=["1.5", "2.5", "3,14", "4"]))
-    for options in ({"kinds": {"cat": "numeric"}}, {"target": ["cat", "cat"]}):
+    for options in ({"types": {"cat": "numeric"}}, {"target": ["cat", "cat"]}):
         with pytest.raises(DataError, match=r"cat, row 3: expected a number, got '3,14': write 3\.14$"):
             load(csv_file, **options)
     preprocessing = load(delimited(".csv")(tmp_path, table(cat=["1.5", "2.5", "3.5", "4"]))).details["preprocessing"]
@@ -505,9 +505,9 @@ def test_a_number_that_is_asked_for_is_refused_with_its_remedy(tmp_path: Path) -
 )
 def test_any_type_is_of_categories_where_the_user_says_so(values: Any) -> None:
     nodes, edges = of_pandas(object)(Path(), table(label=["x", "y"] * 3))
-    task = load((nodes.assign(cat=values), edges), kinds={"cat": "categorical"})
-    assert task.details["preprocessing"].nodes[0].kind == "categorical"
-    assert len(load((nodes.assign(label=values), edges), kinds={"label": "categorical"}).classes) >= 2
+    task = load((nodes.assign(cat=values), edges), types={"cat": "categorical"})
+    assert task.details["preprocessing"].nodes[0].type == "categorical"
+    assert len(load((nodes.assign(label=values), edges), types={"label": "categorical"}).classes) >= 2
 
 
 def test_an_empty_table_of_text_has_no_blanks() -> None:
@@ -524,7 +524,7 @@ def test_edges_have_the_same_rules(tmp_path: Path) -> None:
     assert task.details["missing"] == {"edge kind": 1}
     assert task.details["trimmed"] == {"edge kind": 2}
     assert task.schema.edge_vocabularies == (3,)
-    with pytest.raises(DataError, match=r"edges: weight, row 1: .*got '5 kg': write 5; .*kinds=\{'weight'"):
+    with pytest.raises(DataError, match=r"edges: weight, row 1: .*got '5 kg': write 5; .*types=\{'weight'"):
         load((nodes, edges.assign(weight=["5 kg", "6 kg", "7 kg", "8 kg", "9 kg"])))
     assert torch.equal(task.graphs.edge_index, load((nodes, edges)).graphs.edge_index)
 

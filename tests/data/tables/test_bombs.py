@@ -1,4 +1,4 @@
-"""A small file cannot fill the memory: what it unpacks to, and what a pickle builds, is bounded and refused by name."""
+"""A small file cannot fill the memory: the sizes of unpacked files and of pickled arrays are bounded."""
 
 import gzip
 import io

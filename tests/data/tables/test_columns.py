@@ -1,4 +1,4 @@
-"""Text files and data frames as columns: every value as it stands, every refusal with its place."""
+"""Text files and data frames become columns: values are unchanged, and every error names its place."""
 
 import csv
 import gzip
@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_unpacked_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cells", "kind"),
+    ("cells", "column_type"),
     [
         (["1", " 2.5", "-3e2", ""], "numeric"),
         (["true", "False", "NA"], "boolean"),
@@ -148,15 +148,15 @@ def test_a_file_that_cannot_be_unpacked_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_the_kind_of_a_text_column_is_what_all_its_values_are(
-    tmp_path: Path, reader: str, cells: list[str], kind: str | None
+    tmp_path: Path, reader: str, cells: list[str], column_type: str | None
 ) -> None:
     out = io.StringIO(newline="")
     csv.writer(out, quoting=csv.QUOTE_ALL).writerows([["a"], *([cell] for cell in cells)])
-    assert read(tmp_path, out.getvalue()).kind("a") == kind
+    assert read(tmp_path, out.getvalue()).type_of("a") == column_type
 
 
 @pytest.mark.parametrize(
-    ("values", "kind"),
+    ("values", "column_type"),
     [
         ([1, 2], "numeric"),
         (pd.array([1, None], "Int64"), "numeric"),
@@ -172,8 +172,8 @@ def test_the_kind_of_a_text_column_is_what_all_its_values_are(
         ([float("nan")], None),
     ],
 )
-def test_the_kind_of_a_typed_column_is_its_type(values: Any, kind: str | None) -> None:
-    assert column(values).kind("a") == kind
+def test_the_kind_of_a_typed_column_is_its_type(values: Any, column_type: str | None) -> None:
+    assert column(values).type_of("a") == column_type
 
 
 @pytest.mark.parametrize(
@@ -189,14 +189,14 @@ def test_the_kind_of_a_typed_column_is_its_type(values: Any, kind: str | None) -
 )
 def test_a_typed_column_of_no_kind_is_refused(values: Any, message: str) -> None:
     with pytest.raises(DataError, match=message) as refusal:
-        column(values).kind("a")
+        column(values).type_of("a")
     assert refusal.value.field == "a"
 
 
 def test_a_stray_word_among_numbers_is_refused_with_its_row(tmp_path: Path, reader: str) -> None:
     found = read(tmp_path, "a\n" + "1\n" * 20 + "twelve\n")
     with pytest.raises(DataError, match="number as in 20 other rows, got 'twelve'") as refusal:
-        found.kind("a")
+        found.type_of("a")
     assert (refusal.value.row, refusal.value.value) == (21, "twelve")
 
 
@@ -216,9 +216,9 @@ def test_numbers_truth_and_times_are_read_exactly(tmp_path: Path, reader: str) -
 @pytest.mark.parametrize("cell", ["inf", "-Infinity", "+INF"])
 def test_numbers_and_infinities_are_no_categories(tmp_path: Path, reader: str, cell: str) -> None:
     with pytest.raises(DataError, match="expected a number as in 1 other rows") as refusal:
-        read(tmp_path, f"a\n1.5\n{cell}\n{cell}\n").kind("a")
+        read(tmp_path, f"a\n1.5\n{cell}\n{cell}\n").type_of("a")
     assert (refusal.value.row, refusal.value.value) == (2, cell)
-    assert read(tmp_path, f"a\nword\n1.5\n{cell}\n").kind("a") == "categorical"
+    assert read(tmp_path, f"a\nword\n1.5\n{cell}\n").type_of("a") == "categorical"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sirgcn.data.tables.columns import MISSING, Dropped, Frame, Kind, sort_names
+from sirgcn.data.tables.columns import MISSING, ColumnType, Dropped, Frame, sort_names
 from sirgcn.data.tables.delimited import read_delimited
 from sirgcn.data.tables.features import Column, encode, fit_column
 from sirgcn.data.tables.preprocessing import Preprocessing
@@ -31,8 +31,8 @@ def frame(**columns: Any) -> Frame:
 
 def fit(found: Frame, training: list[bool] | None = None, **options: Any) -> tuple[Column, ...]:
     rows = np.ones(len(found), dtype=bool) if training is None else np.array(training)
-    kinds = {name: found.kind(name) or "numeric" for name in found.columns}
-    return tuple(fit_column(found, name, kind, rows, **options) for name, kind in kinds.items())
+    types = {name: found.type_of(name) or "numeric" for name in found.columns}
+    return tuple(fit_column(found, name, column_type, rows, **options) for name, column_type in types.items())
 
 
 @given(NUMBERS, st.data())
@@ -164,15 +164,16 @@ CATEGORIES = NAMES.map(lambda name: name.strip(WHITE)).filter(bool)
 
 @st.composite
 def columns(draw: st.DrawFn) -> Column:
-    kind: Kind = draw(st.sampled_from(get_args(Kind)))
-    if kind == "categorical":
+    column_type: ColumnType = draw(st.sampled_from(get_args(ColumnType)))
+    if column_type == "categorical":
         names = draw(st.lists(CATEGORIES, unique=True, max_size=4))
-        return Column(draw(NAMES), kind, categories=tuple(names), gaps=draw(st.booleans()), rare=draw(st.booleans()))
-    size = draw(st.integers(0, 4)) if kind == "list" else 1
+        gaps, rare = draw(st.booleans()), draw(st.booleans())
+        return Column(draw(NAMES), column_type, categories=tuple(names), gaps=gaps, rare=rare)
+    size = draw(st.integers(0, 4)) if column_type == "list" else 1
     numbers = st.floats(allow_nan=False, allow_infinity=False)
     positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
     mean, scale = (tuple(draw(st.lists(each, min_size=size, max_size=size))) for each in (numbers, positive))
-    return Column(draw(NAMES), kind, mean, scale, gaps=draw(st.booleans()))
+    return Column(draw(NAMES), column_type, mean, scale, gaps=draw(st.booleans()))
 
 
 PREPROCESSINGS = st.builds(
@@ -199,7 +200,7 @@ GOOD = Preprocessing("node", Roles(id="id"), (Column("a", "numeric", (0.5,), (2.
 @pytest.mark.parametrize(
     ("place", "value", "field"),
     [
-        (["version"], 2, "version"),
+        (["version"], 1, "version"),
         (["level"], "hyperedge", "level"),
         (["directed"], 1, "directed"),
         (["missing"], "NA", "missing"),
@@ -209,7 +210,7 @@ GOOD = Preprocessing("node", Roles(id="id"), (Column("a", "numeric", (0.5,), (2.
         (["roles", "id"], 3, "roles.id"),
         (["nodes"], {}, "nodes"),
         (["nodes", 0], [], "nodes[0]"),
-        (["nodes", 0, "kind"], "number", "nodes[0].kind"),
+        (["nodes", 0, "type"], "number", "nodes[0].type"),
         (["nodes", 0, "name"], None, "nodes[0].name"),
         (["nodes", 0, "mean"], [float("nan")], "nodes[0].mean"),
         (["nodes", 0, "mean"], [True], "nodes[0].mean"),
@@ -237,7 +238,7 @@ def test_json_that_was_changed_is_refused_with_its_place(place: list[Any], value
     assert refusal.value.field == field
 
 
-@pytest.mark.parametrize("document", ["", "[]", "{}", "null", "{", '{"version": 1}', '{"version": 1, "other": 2}'])
+@pytest.mark.parametrize("document", ["", "[]", "{}", "null", "{", '{"version": 2}', '{"version": 2, "other": 2}'])
 def test_what_is_no_preprocessing_is_refused(document: str) -> None:
     with pytest.raises(DataError):
         Preprocessing.from_json(document)

@@ -15,11 +15,11 @@ def test_what_is_drawn_is_refused_or_read_as_the_oracle_reads_it() -> None:
     report = json.loads(found.stdout)
     assert report["cases"] == 10_000
     assert report["failures"] == []
-    for kind, counts in report["counts"].items():
+    for source, counts in report["counts"].items():
         total = sum(counts.values())
-        assert counts["accepted"] > total / 10, kind
-        assert counts["refused"] > total / 10, kind
-        assert counts.get("open", 0) <= total / 20, kind
+        assert counts["accepted"] > total / 10, source
+        assert counts["refused"] > total / 10, source
+        assert counts.get("open", 0) <= total / 20, source
 
 
 def test_the_generator_and_the_oracle_know_nothing_of_the_package() -> None:

@@ -43,7 +43,7 @@ def refuse(match: str, *arguments: Any, **options: Any) -> Any:
 
 
 def dense(task: Task | Inputs) -> torch.Tensor:
-    """How often each edge is there."""
+    """Return the number of edges between any two nodes."""
     graphs = task.graphs
     ones = torch.ones(graphs.num_edges, dtype=torch.int64)
     return torch.zeros(graphs.num_nodes, graphs.num_nodes, dtype=torch.int64).index_put(
@@ -153,7 +153,7 @@ def test_columns_of_every_kind_become_features(tmp_path: Path) -> None:
     table.to_csv(path, index=False)
     task = load(path, **ALL_TRAIN)
     columns = task.details["preprocessing"].nodes
-    assert [column.kind for column in columns] == ["numeric", "categorical", "boolean", "list", "time", "categorical"]
+    assert [column.type for column in columns] == ["numeric", "categorical", "boolean", "list", "time", "categorical"]
     assert task.details["missing"] == {"size": 1, "city": 4}
     assert task.details["left_out"] == {"empty": "it is empty"}
     assert task.graphs.x[1, :9].tolist() == [0, 1, 1, 0, 0, 0, 1, 2.5, 1]
@@ -171,11 +171,11 @@ def test_texts_of_too_many_values_are_left_out_unless_named() -> None:
 
 
 def test_kinds_say_what_a_column_holds() -> None:
-    task = load(nodes(size=[10, 20] * 6), kinds={"size": "categorical"})
+    task = load(nodes(size=[10, 20] * 6), types={"size": "categorical"})
     assert task.schema.vocabularies == (3,)
     assert task.details["preprocessing"].nodes[0].categories == ("10", "20")
-    refuse("kinds: expected columns of .*, got 'sise'", nodes(), kinds={"sise": "numeric"})
-    refuse(r"kinds\['size'\]: expected one of numeric", nodes(), kinds={"size": "number"})
+    refuse("types: expected columns of .*, got 'sise'", nodes(), types={"sise": "numeric"})
+    refuse(r"types\['size'\]: expected one of numeric", nodes(), types={"size": "number"})
 
 
 @pytest.mark.parametrize(
@@ -501,7 +501,7 @@ def test_what_a_column_of_edges_holds_does_not_depend_on_their_reverses(tmp_path
     rows.to_csv(path, index=False)
     task = load(nodes(), path)
     assert task.graphs.num_edges == 13
-    assert task.details["preprocessing"].edges[0].kind == "categorical"
+    assert task.details["preprocessing"].edges[0].type == "categorical"
     gap = load(nodes(), rows.assign(weight=[1, np.nan, 1, 1, 1, 1, 1]))
     assert gap.details["missing"] == {"edge weight": 1}
 

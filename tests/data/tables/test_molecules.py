@@ -40,7 +40,7 @@ def test_a_molecule_has_ogbs_categories() -> None:
         [7, 0, 1, 4, 0, 0, 1, 0, 0],
     ]
     assert ends.tolist() == [[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]
-    # Kind, stereo, conjugated.
+    # Type, stereo, conjugated.
     assert bonds.tolist() == [[0, 0, 0]] * 2 + [[1, 2, 1]] * 2 + [[0, 0, 1]] * 2
 
 
@@ -114,7 +114,7 @@ def test_what_is_no_molecule_is_refused_or_dropped_with_its_row(tmp_path: Path) 
     assert task.graphs.y.tolist() == [1, 1]
     with pytest.raises(DataError, match="smiles, row 2: expected a molecule as SMILES"):
         load_tables(table().assign(smiles=pd.Series(["CCO", None, "CC"])), target="label")
-    with pytest.raises(DataError, match="edges: expected one table alone"):
+    with pytest.raises(DataError, match="edges: expected only one table"):
         load_tables(table(), pd.DataFrame({"source": [1], "target": [2]}), target="label", smiles="smiles")
 
 
@@ -123,7 +123,7 @@ def test_roles_that_a_table_of_molecules_does_not_have_are_refused(role: str) ->
     frame = pd.DataFrame({"smiles": ["C", "CC", "CCC", "CO"], "toxic": [0, 1, 0, 1], "u": [1, 1, 2, 2]})
     for column in ("u", "nope"):
         named: dict[str, Any] = {role: column}
-        with pytest.raises(DataError, match=f"{role}: expected none, for every molecule is a graph.*{column}"):
+        with pytest.raises(DataError, match=f"{role}: expected no column, because every molecule is a graph.*{column}"):
             load_tables(frame, target="toxic", **named)
 
 

@@ -1,4 +1,4 @@
-"""Numbers are found however they are written, and said as they should be."""
+"""Numbers are recognised in any form, and errors say how to write them."""
 
 import numpy as np
 import pytest

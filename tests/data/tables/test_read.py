@@ -17,7 +17,7 @@ from sirgcn.data import archives
 from sirgcn.data.graphs import Graphs
 from sirgcn.data.tables import load_tables, text
 from sirgcn.data.tables.columns import MISSING, Dropped
-from sirgcn.data.tables.read import read_tables
+from sirgcn.data.tables.read import Source, read_tables
 from sirgcn.data.tables.roles import Tables
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError
@@ -31,7 +31,7 @@ SPLIT = {"split": "split", "standardise": False}
 
 
 def tables(nodes: Any, edges: Any = None, graphs: Any = None) -> Tables:
-    return read_tables(nodes, edges, graphs, None, MISSING, Dropped())
+    return read_tables(Source(nodes, edges, graphs, MISSING), None, Dropped())
 
 
 def with_split(frame: pd.DataFrame) -> pd.DataFrame:
@@ -385,7 +385,7 @@ def test_parquet_keeps_large_ids_beside_a_gap_and_lists(tmp_path: Path) -> None:
     nodes = tables(tmp_path / "n.parquet").nodes
     assert nodes is not None
     assert nodes.ids("id")[0].objects().tolist() == [str(2**62 + 1), str(2**62)]
-    assert nodes.kind("v") == "list"
+    assert nodes.type_of("v") == "list"
     np.testing.assert_array_equal(nodes.numbers("n"), [1, np.nan])
 
 
@@ -394,7 +394,7 @@ def test_what_is_no_table_is_refused() -> None:
         tables(5)
     with pytest.raises(DataError, match=r"ends in one of \.csv"):
         tables("nodes.xlsx")
-    with pytest.raises(DataError, match="edges: expected none beside a source"):
+    with pytest.raises(DataError, match="edges: expected no table beside a source"):
         tables(data_of_pyg(), EDGES)
     with pytest.raises(DataError, match="nodes: expected at least one graph"):
         tables([])

@@ -142,12 +142,12 @@ def draw_net(rng: Rng) -> Case:
             "activation": one_of(rng, SIGMAS[:-1]),
             "sigma_layers": one_of(rng, [0, 0, 0, 0, 1, 2]),
         }
-    takes = CONVS[conv].extra_inputs
-    if "edge" in takes and chance(rng, 0.45):
+    extra = CONVS[conv].extra_inputs
+    if "edge" in extra and chance(rng, 0.45):
         draw_edges_of_net(rng, options, given)
-    elif "edge_weight" in takes and options.get("aggr") != "max" and chance(rng, 0.15):
+    elif "edge_weight" in extra and options.get("aggr") != "max" and chance(rng, 0.15):
         given["edge_weight"] = torch.rand(edge_index.size(1), dtype=torch.float64).requires_grad_(chance(rng, 0.5))
-    elif "edge" not in takes and "edge_weight" not in takes and chance(rng, 0.2):
+    elif "edge" not in extra and "edge_weight" not in extra and chance(rng, 0.2):
         options["self_loops"] = True
     if conv == "fagcn" and encoder == "none":
         options["encoder"] = "linear"

@@ -17,9 +17,10 @@ import sirgcn.ops.linear as linear
 import sirgcn.ops.parts as parts
 import sirgcn.ops.rows as rows
 import sirgcn.ops.tiled as tiled
+import sirgcn.ops.tiled_grad as tiled_grad
 from sirgcn.nn import SIRNet
 from sirgcn.nn.encoder import CategoricalEncoder
-from sirgcn.ops import aggregate, native
+from sirgcn.ops import backend, native
 from sirgcn.ops.sharing import KindPairs
 
 Taken = Counter[str]
@@ -44,8 +45,8 @@ def plainest() -> Iterator[None]:
         off(native, "takes_rows")
         stack.enter_context(patch.object(linear, "USES_ONEDNN", False))
         stack.enter_context(patch.object(native, "UNAVAILABLE", "this is the plainest route"))
-        only = {"reference": aggregate.BACKENDS["reference"]}
-        stack.enter_context(patch.dict(aggregate.BACKENDS, only, clear=True))
+        only = {"reference": backend.BACKENDS["reference"]}
+        stack.enter_context(patch.dict(backend.BACKENDS, only, clear=True))
         yield
 
 
@@ -76,8 +77,8 @@ def fastest(taken: Taken, has_small_tiles: bool, is_compiled: bool) -> Iterator[
         note(conv, "sir_aggregate", "fused sigma")
         note(conv, "aggregate_network", "fused network")
         note(tiled, "aggregate", "linear messages in C")
-        note(tiled, "_forward_sum", "tiles, sum")
-        note(tiled, "_forward_max", "tiles, max")
+        note(tiled_grad, "forward_sum", "tiles, sum")
+        note(tiled_grad, "forward_max", "tiles, max")
         note(linear, "product", "products by oneDNN")
         note(sharing, "weighted_batch_norm", "batch norm of kinds")
         note(rows, "look_up", "rows of a table")

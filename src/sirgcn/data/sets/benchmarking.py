@@ -25,27 +25,27 @@ from sirgcn.strict import checked
 
 PARTS = ("train", "val", "test")
 ATOMS, BONDS = 28, 4
-"""ZINC's vocabularies; bond 0 stands for none and does not occur."""
+"""The sizes of ZINC's vocabularies. Bond 0 stands for no bond and does not occur."""
 
 
 @checked
 def zinc(folder: Path, bonds: bool = True, version: str = "") -> Task:
-    """ZINC-12k: atoms and bonds are categories, the target is the penalised logP; L1 loss and MAE.
+    """Return ZINC-12k. Atoms and bonds are categories, the target is the penalised logP; L1 loss and MAE.
 
-    Without `bonds` an edge tells only who is joined, as in the paper's runs.
+    Without `bonds`, edges have no categories, as in the paper's runs.
 
-    From train.pickle, val.pickle, test.pickle (the molecules) and train.index and so on (which of them), or from
-    zinc12k.npz, a compact copy.
+    The files are train.pickle, val.pickle and test.pickle with the molecules, and train.index and so on with the places
+    of the 12,000; or zinc12k.npz, a compact copy.
     """
     compact = folder / "zinc12k.npz"
     if compact.exists():
         with reading(compact):
             graphs, sizes = _zinc_compact(compact)
     else:
-        files = [folder / f"{part}.{kind}" for part in PARTS for kind in ("pickle", "index")]
+        files = [folder / f"{part}.{ending}" for part in PARTS for ending in ("pickle", "index")]
         sizes = [len(_index(folder / f"{part}.index")) for part in PARTS]
         key = digest(files)
-        # The original pickles hold 250,000 molecules, of which 12,000 are wanted.
+        # Cached, because the original pickles hold 250,000 molecules, of which 12,000 are needed.
         path = cache_root() / "zinc" / f"{key[:16]}.safetensors"
         graphs = cached(path, {"files": key}, lambda: _zinc_pickles(folder))
     return Task(
@@ -61,9 +61,9 @@ def zinc(folder: Path, bonds: bool = True, version: str = "") -> Task:
 
 @checked
 def sbm_files(folder: Path, name: str, version: str = "") -> Task:
-    """PATTERN or CLUSTER from PyG's copy, `name`_v2.pt: node types are categories.
+    """Return PATTERN or CLUSTER from PyG's copy, `name`_v2.pt. Node types are categories.
 
-    Class-weighted cross-entropy, and the accuracy averaged over classes, both as the benchmark has them.
+    The loss is class-weighted cross-entropy and the metric class-averaged accuracy, as in the benchmark.
     """
     vocabulary, outputs = {"PATTERN": (3, 2), "CLUSTER": (7, 6)}[name]
     path = folder / f"{name}_v2.pt"
@@ -87,9 +87,9 @@ def sbm_files(folder: Path, name: str, version: str = "") -> Task:
 
 @checked
 def superpixel_files(folder: Path, name: str, edge_values: bool = False, version: str = "") -> Task:
-    """MNIST or CIFAR10 superpixels from PyG's copy, `name`_v2.pt: the features are colour and place.
+    """Return MNIST or CIFAR10 superpixels from PyG's copy, `name`_v2.pt. The features are colour and position.
 
-    With `edge_values` edges have their weights, which the paper's runs did not use.
+    With `edge_values`, edges have their weights, which the paper's runs did not use.
     """
     path = folder / f"{name}_v2.pt"
     with reading(path):
@@ -117,7 +117,7 @@ def superpixel_files(folder: Path, name: str, edge_values: bool = False, version
 
 
 def in_order(sizes: Sequence[int]) -> Split:
-    """The split of graphs that stand in the order train, val, test."""
+    """Return the split of graphs that are stored in the order train, val, test."""
     train, val, test = torch.arange(sum(sizes)).split(list(sizes))
     return Split(train, val, test)
 
@@ -130,18 +130,18 @@ def _parts(path: Path) -> list[list[dict[str, Tensor]]]:
     try:
         parts = torch.load(path, weights_only=True)
     except UnpicklingError:
-        # PyTorch's own message tells how to load it all the same.
-        raise DataError("expected tensors alone, got something that would run code", path.name) from None
+        # The message of PyTorch would explain how to load the file all the same.
+        raise DataError("expected only tensors, got something that would run code", path.name) from None
     if not isinstance(parts, list | tuple) or len(parts) != 3 or not all(isinstance(part, list) for part in parts):
         raise DataError("expected three lists of graphs", path.name)
-    # A tensor may be named any number of times, and each graph gets its own.
+    # A file may name a tensor any number of times, and each graph gets a copy.
     if sum(getattr(value, "nbytes", 0) for part in parts for graph in part for value in graph.values()) > room:
         raise DataError(f"expected graphs of at most {room} bytes, got more", path.name)
     return list(parts)
 
 
 def _types(x: Tensor) -> Tensor:
-    """Categories, from a column of them or one-hot."""
+    """Return categories from a column of them or from one-hot rows."""
     if x.dim() == 1 or x.size(1) == 1:
         return x.long().reshape(-1, 1)
     if not bool(((x == 0) | (x == 1)).all() and (x.sum(1) == 1).all()):
@@ -161,7 +161,7 @@ def _zinc_compact(path: Path) -> tuple[Graphs, list[int]]:
         }
         y, sizes = torch.from_numpy(raw["y"]), raw["split_sizes"].tolist()
     node_ptr, edge_ptr = tensors["node_ptr"].long(), tensors["edge_ptr"].long()
-    # Nodes are counted anew in each graph of the file.
+    # The file numbers the nodes of each graph from 0.
     shift = torch.repeat_interleave(node_ptr[:-1], edge_ptr.diff())
     return (
         Graphs(

@@ -1,6 +1,5 @@
-"""All data sets by name: what they are, how they are got, read or drawn."""
+"""All data sets by name, with their sizes, licences, sources and readers."""
 
-import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from sirgcn.data.sets.superpixels import superpixel_task
 from sirgcn.data.sets.synthetic import dictionary_lookup_task, hetero_edge_count_task
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError
-from sirgcn.strict import check_arguments, checked
+from sirgcn.strict import check_arguments, checked, expected_one_of
 
 
 @dataclass(frozen=True)
@@ -24,16 +23,20 @@ class Dataset:
     """One data set.
 
     Args:
-        name: by which it is loaded.
+        name: the name by which it is loaded.
         level: what a target belongs to.
         metric: a name of `METRICS`.
-        size: graphs; nodes and directed edges of a graph on average, as loaded without options.
-        licence: of the data.
-        source: the page of its owners.
-        reader: gives the task, from the folder of the files and their `version`; for what is drawn, from the data root.
-            A parameter `seed` gets the seed, the others are the options of `load`.
-        raw: the layouts in which its files may lie; the first one is downloaded.
-        drawn: the graphs are made here, from a seed or from images, instead of read.
+        size: the number of graphs, and the mean numbers of nodes and directed edges of a graph, without options.
+        licence: the licence of the data.
+        source: the web page of its owners.
+        reader: the function that returns the task, from the folder of the files and their `version`. If the data are
+            drawn, it gets the data root instead. Its parameter `seed` gets the seed; the others are options of `load`.
+        raw: the layouts in which the files may be stored; the first one is downloaded.
+        drawn: whether graphs are made here, from a seed or from images, instead of read.
+
+    >>> zinc = DATASETS["ZINC"]
+    >>> zinc.level, zinc.metric, zinc.options, zinc.how
+    ('graph', 'mae', ('bonds',), 'downloaded')
     """
 
     name: str
@@ -48,14 +51,14 @@ class Dataset:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What `load` accepts for it beyond the seed."""
+        """The options of `load` for this data set, besides the seed."""
         bound = self.reader.keywords if isinstance(self.reader, partial) else {}
         own = {"root", "folder", "version", "seed", *bound}
         return tuple(name for name in inspect.signature(self.reader).parameters if name not in own)
 
     @property
     def how(self) -> str:
-        """How it is got, in words."""
+        """Where the graphs come from, in words."""
         if self.drawn:
             return "made here from downloaded images" if self.raw else "made here"
         return "downloaded"
@@ -63,14 +66,15 @@ class Dataset:
 
 @checked
 def find(name: str) -> Dataset:
-    """The data set of this name; letter case, "-" and "_" make no difference."""
-    key = _plain(name)
+    """Return the data set of this name; letter case, "-" and "_" make no difference.
+
+    >>> find("roman_empire").name
+    'roman-empire'
+    """
     known = {_plain(name): name for name in DATASETS}
-    if key not in known:
-        near = [known[match] for match in difflib.get_close_matches(key, known, n=3)]
-        hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-        raise DataError(f"expected one of {', '.join(DATASETS)}, got {name!r}{hint}", "name", value=name)
-    return DATASETS[known[key]]
+    if _plain(name) not in known:
+        raise DataError(expected_one_of(name, DATASETS), "name", value=name)
+    return DATASETS[known[_plain(name)]]
 
 
 @checked
@@ -82,23 +86,25 @@ def load(
     check: bool = True,
     **options: Any,
 ) -> Task:
-    """The task of this name.
+    """Return the task of this name.
 
     Args:
         name: one of `DATASETS`.
         root: the data root; see `data_root`.
-        seed: of what is drawn: graphs, or a split where none was published.
-        download: get files that are not there.
-        check: refuse files whose hash is not that of the published ones, where it is known, nor of a known copy.
-        **options: `DATASETS[name].options`.
+        seed: the seed of graphs that are drawn, or of a split if none was published.
+        download: whether missing files are downloaded.
+        check: whether to refuse files that are neither the published ones, as far as their hashes are known, nor a
+            known copy.
+        **options: the options in `DATASETS[name].options`.
+
+    >>> load("dictionary_lookup", seed=1, n=4, num_graphs=5).name
+    'DictionaryLookup(4)'
     """
     dataset = find(name)
     for option in options:
         if option not in dataset.options:
-            raise TypeError(
-                f"{dataset.name}: expected one of {', '.join(dataset.options) or 'no options'}, got {option!r}"
-            )
-    # Before anything is downloaded.
+            raise TypeError(f"{dataset.name}: {expected_one_of(option, dataset.options or ['no options'])}")
+    # Options are checked before anything is downloaded.
     options = check_arguments(dataset.reader, options, f"{dataset.name}: ")
     if "seed" in inspect.signature(dataset.reader).parameters:
         options["seed"] = seed
@@ -111,7 +117,12 @@ def load(
 
 @checked
 def fetch(name: str, root: str | Path | None = None) -> Path:
-    """Download the files that are not there; their folder."""
+    """Download the missing files of a data set, and return their folder.
+
+    >>> fetch("pattern")
+    Traceback (most recent call last):
+    sirgcn.data.validate.DataError: name: pattern is made here: there is nothing to download
+    """
     dataset = find(name)
     if not dataset.raw:
         raise DataError(f"{dataset.name} is made here: there is nothing to download", "name", value=name)
@@ -120,7 +131,12 @@ def fetch(name: str, root: str | Path | None = None) -> Path:
 
 @checked
 def verify(name: str, root: str | Path | None = None) -> dict[str, str]:
-    """What each file is by its hash: "as published", a known copy, "unknown", "missing", or what is wrong with it."""
+    """Return what each file is by its hash: "as published", a known copy, "unknown", "missing", or an error message.
+
+    >>> from tempfile import mkdtemp
+    >>> set(verify("Cora", root=mkdtemp()).values())
+    {'missing'}
+    """
     dataset = find(name)
     if not dataset.raw:
         return {}
@@ -136,7 +152,10 @@ def verify(name: str, root: str | Path | None = None) -> dict[str, str]:
 
 
 def row(dataset: Dataset) -> list[str]:
-    """Its line in a table: level, graphs, nodes and edges of a graph, metric, licence, how it is got, source."""
+    """Return the row of a data set in a table.
+
+    Its cells are the level, the numbers of graphs, nodes and edges, the metric, the licence, the origin and the source.
+    """
     size = [f"{number:,.2f}".rstrip("0").rstrip(".") for number in dataset.size]
     return [dataset.level, *size, dataset.metric, dataset.licence, dataset.how, dataset.source]
 
@@ -206,7 +225,7 @@ def _moleculenet(name: str, file: str, size: tuple[int, float, float]) -> Datase
     stem = file.split(".")[0]
     metric = "mse" if moleculenet.TABLES[stem].numbers else "roc_auc"
     licence = "CC0" if name in ("ESOL", "BBBP") else "none stated"
-    # PyG's names of folders: those of the data sets but for one.
+    # The folders have PyG's names, which are those of the data sets except for one.
     folder = "lipo" if name == "Lipophilicity" else name.lower()
     reader, raw = partial(moleculenet.moleculenet, file=stem, name=name), sources.moleculenet(folder, file)
     return Dataset(name, "graph", metric, size, licence, sources.MOLECULENET, reader, raw)
@@ -313,4 +332,4 @@ DATASETS: dict[str, Dataset] = {
         _moleculenet("ClinTox", "clintox.csv.gz", (1_484, 26.1, 55.5)),
     )
 }
-"""All data sets. To add one: an entry here, in `sources` the place of its files, and a reader if its format is new."""
+"""All data sets. A new one needs an entry here, its files in `sources`, and a reader if its format is new."""

@@ -1,4 +1,4 @@
-"""The raw images behind the superpixel graphs: MNIST and CIFAR-10."""
+"""The raw images from which superpixel graphs are made: MNIST and CIFAR-10."""
 
 import gzip
 import json
@@ -10,13 +10,13 @@ import numpy as np
 
 from sirgcn.data.files import locate, reading
 from sirgcn.data.sets import sources
-from sirgcn.data.validate import DataError
+from sirgcn.data.validate import DataError, check_choice
 from sirgcn.strict import checked
 
 Array = np.ndarray[Any, Any]
 
 FULL = {"MNIST": 60_000, "CIFAR10": 50_000}
-"""Training images of the whole data sets; both have 10,000 for the test."""
+"""The number of training images of the complete data sets. Both have 10,000 test images."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,16 @@ class Images:
 
 @checked
 def read_images(name: str, root: str | Path | None = None) -> tuple[Images, Images]:
-    """The training and the test images of MNIST or CIFAR10, in the order of the files; downloaded if not there.
+    """Return the training and the test images of MNIST or CIFAR10, in the order of the files.
 
-    CIFAR-10 is read from its binary version, or from PNG files of one image a row (`data_batch_1.png`, ...), of which
-    the first training file is enough.
+    Missing files are downloaded. CIFAR-10 is read from its binary version, or from PNG files with one image per row
+    (`data_batch_1.png`, ...), of which the first training file is enough.
 
     Args:
         name: MNIST or CIFAR10.
-        root: see `data_root`.
+        root: the data root, see `data_root`.
     """
-    if name not in FULL:
-        raise DataError(f"expected one of {', '.join(FULL)}, got {name!r}", "name")
+    check_choice("name", name, FULL)
     raw, folder = locate(sources.mnist() if name == "MNIST" else sources.cifar10(), root)
     paths = [folder / file.name for file in raw.files]
     if name == "MNIST":
@@ -61,13 +60,13 @@ def _mnist(images: Path, labels: Path) -> Images:
 
 
 def _idx(path: Path, magic: int, shape: tuple[int, ...]) -> Array:
-    """A file of MNIST's format: big-endian numbers (a magic one, the count, the shape), then bytes."""
+    """Return the array of a file in MNIST's format: big-endian magic number, count and shape, then bytes."""
     with reading(path), gzip.open(path) as file:
         found = np.frombuffer(file.read(4 * (2 + len(shape))), ">u4").tolist()
         if len(found) != 2 + len(shape) or found[0] != magic or tuple(found[2:]) != shape or found[1] > FULL["MNIST"]:
             raise DataError(f"expected the header {[magic, 'count', *shape]}, got {found}", path.name, str(path))
         size = int(np.prod([found[1], *shape]))
-        # One byte more than there should be: an archive that unpacks to more is not unpacked.
+        # One byte more than expected is read, so that a larger file is noticed without unpacking all of it.
         data = file.read(size + 1)
         if len(data) != size:
             raise DataError(f"expected {size} bytes after the header, got {len(data)} or more", path.name, str(path))
@@ -75,7 +74,7 @@ def _idx(path: Path, magic: int, shape: tuple[int, ...]) -> Array:
 
 
 def _binary(path: Path) -> Images:
-    """A file of CIFAR-10's binary version: a label, then the planes red, green, blue, row by row."""
+    """Return the images of a binary file of CIFAR-10: a label, then the planes red, green and blue, row by row."""
     with reading(path):
         size = path.stat().st_size
         if size % 3073 or not 0 < size <= 10_000 * 3073:
@@ -86,7 +85,7 @@ def _binary(path: Path) -> Images:
 
 
 def _png(images: list[Path], labels: Path) -> Images:
-    """PNG files of one image a row: 1,024 pixels, row by row."""
+    """Return the images of PNG files with one image of 1,024 pixels per row."""
     from PIL import Image
 
     pixels = []

@@ -1,9 +1,9 @@
-"""Readers of MoleculeNet's tables of SMILES (extra `chem`)."""
+"""Readers of the tables of SMILES in MoleculeNet (they need the extra `chem`)."""
 
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -19,25 +19,25 @@ from sirgcn.data.schema import Schema
 from sirgcn.data.splits import Split
 from sirgcn.data.store import cache_root, cached, progress
 from sirgcn.data.task import Task
-from sirgcn.data.validate import DataError
+from sirgcn.data.validate import DataError, check_choice
 from sirgcn.strict import checked
 
 Choice = Literal["random", "scaffold"]
 Array = NDArray[Any]
 
-# Raised when molecules become other graphs: a cache of another rule is made anew.
+# Increased when molecules become other graphs, so that files in the cache are computed again.
 _RULE = 1
 
 
 @dataclass(frozen=True)
 class Table:
-    """Where a table has what, and its usual split.
+    """The columns of a table, and its usual split.
 
     Args:
         smiles: the column of the molecules.
         targets: the columns of the targets.
-        split: MoleculeNet's recommendation.
-        numbers: whether the targets are quantities; else they are 0 and 1.
+        split: the split that MoleculeNet recommends.
+        numbers: whether the targets are quantities; otherwise they are 0 and 1.
     """
 
     smiles: int
@@ -56,26 +56,26 @@ TABLES = {
     "sider": Table(0, slice(1, 28), "random"),
     "clintox": Table(0, slice(1, 3), "random"),
 }
-"""By the names of the files."""
+"""The tables, by the names of their files."""
 
 
 @checked
 def moleculenet(
     folder: Path, file: str, name: str = "", seed: int = 0, split: Choice | None = None, version: str = ""
 ) -> Task:
-    """Molecules from `file`.csv or `file`.csv.gz: quantities (loss and metric MSE) or binary tasks (ROC-AUC).
+    """Return molecules from `file`.csv or `file`.csv.gz, with quantities (MSE) or binary tasks (ROC-AUC) as targets.
 
-    Atoms and bonds have OGB's categories. A row whose SMILES cannot be read is left out with a warning;
+    Atoms and bonds have OGB's categories. A row whose SMILES cannot be read is left out with a warning, and
     `details["skipped"]` lists these rows, counted from 1.
 
     Args:
-        folder: of the table.
-        file: its name without the ending, one of `TABLES`.
-        name: of the data set.
-        seed: of a random split.
-        split: "random", or "scaffold": 80/10/10, no scaffold in two parts and the rarest in test; the default is the
-            recommended one.
-        version: of the file.
+        folder: the folder of the table.
+        file: the name of the table without its ending, one of `TABLES`.
+        name: the name of the data set.
+        seed: the seed of a random split.
+        split: "random", or "scaffold" (80/10/10, no scaffold in two parts, the rarest in the test part); the default is
+            the one that MoleculeNet recommends.
+        version: the version of the file.
     """
     table = TABLES[file]
     path = next((found for ending in (".csv", ".csv.gz") if (found := folder / f"{file}{ending}").exists()), None)
@@ -112,11 +112,13 @@ def moleculenet(
 
 
 def scaffold_split(scaffold: Tensor, fractions: tuple[float, float] = (0.8, 0.9)) -> Split:
-    """Whole groups of molecules, the largest first, into train until it is full, then val, then test.
+    """Return a split that keeps groups of molecules together.
+
+    The largest groups go to train until it is full, then to val, then to test.
 
     Args:
         scaffold: the group of each molecule, int64 `[G]`.
-        fractions: of all molecules, the ends of train and val.
+        fractions: where train and val end, as fractions of all molecules.
     """
     groups = np.split(np.argsort(scaffold.numpy(), kind="stable"), np.cumsum(np.bincount(scaffold.numpy()))[:-1])
     parts: tuple[list[int], ...] = ([], [], [])
@@ -130,16 +132,13 @@ def scaffold_split(scaffold: Tensor, fractions: tuple[float, float] = (0.8, 0.9)
     return Split(*(torch.tensor(sorted(part), dtype=torch.int64) for part in parts))
 
 
-def _split(kind: str, scaffold: Tensor, seed: int) -> Split:
-    if kind == "scaffold":
-        return scaffold_split(scaffold)
-    if kind == "random":
-        return Split.draw(len(scaffold), seed, (0.8, 0.1, 0.1))
-    raise DataError(f"expected random or scaffold, got {kind!r}", "split")
+def _split(choice: Choice, scaffold: Tensor, seed: int) -> Split:
+    check_choice("split", choice, get_args(Choice))
+    return scaffold_split(scaffold) if choice == "scaffold" else Split.draw(len(scaffold), seed, (0.8, 0.1, 0.1))
 
 
 def _graphs(source: str, smiles: list[str]) -> dict[str, Tensor]:
-    """The graphs' tensors, the rows they come from, and the number of each one's scaffold."""
+    """Return the tensors of the graphs, the rows they come from, and the number of each molecule's scaffold."""
     try:
         from rdkit import rdBase
         from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles

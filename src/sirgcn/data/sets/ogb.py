@@ -1,4 +1,4 @@
-"""Readers of the Open Graph Benchmark's raw csv layout, with its splits: ogbn-arxiv and ogbg-molhiv."""
+"""Readers of the raw CSV files of the Open Graph Benchmark, with its splits: ogbn-arxiv and ogbg-molhiv."""
 
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,13 @@ from sirgcn.strict import checked
 
 @checked
 def arxiv(folder: Path, undirected: bool = True, self_loops: bool = True, version: str = "") -> Task:
-    """ogbn-arxiv with the split by year: subject areas of papers, accuracy.
+    """Return ogbn-arxiv with the split by year. The targets are subject areas of papers, the metric is accuracy.
 
     Args:
-        folder: with raw/ and split/time/.
-        undirected: add the reverse of every citation and remove repeated edges, as the paper does.
-        self_loops: add one to every node that has none, as the paper does.
-        version: of the files.
+        folder: the folder with raw/ and split/time/.
+        undirected: whether to add the reverse of every citation and remove repeated edges, as the paper does.
+        self_loops: whether to add a self-loop to every node that has none, as the paper does.
+        version: the version of the files.
     """
     x = torch.from_numpy(_table(folder / "raw/node-feat.csv.gz", np.float32))
     y = torch.from_numpy(_column(folder / "raw/node-label.csv.gz", np.float64))
@@ -53,15 +53,15 @@ def arxiv(folder: Path, undirected: bool = True, self_loops: bool = True, versio
 
 @checked
 def molecules(folder: Path, name: str = "ogbg-molhiv", bonds: bool = True, version: str = "") -> Task:
-    """A molecule set of OGB with the scaffold split: binary tasks, ROC-AUC by OGB's rule.
+    """Return a molecule set of OGB with the scaffold split: binary tasks, and ROC-AUC by OGB's rule.
 
-    Every bond stands once in the files; it becomes the edge and its reverse, one after the other, as in OGB's loader.
+    The files list every bond once. It becomes an edge followed by its reverse, as in OGB's loader.
 
     Args:
-        folder: with raw/ and split/scaffold/.
-        name: of the data set.
-        bonds: keep the bonds' categories.
-        version: of the files.
+        folder: the folder with raw/ and split/scaffold/.
+        name: the name of the data set.
+        bonds: whether to keep the categories of bonds.
+        version: the version of the files.
     """
     raw = folder / "raw"
     nodes, edges = (torch.from_numpy(_column(raw / f"num-{of}-list.csv.gz", np.int64)) for of in ("node", "edge"))
@@ -70,11 +70,13 @@ def molecules(folder: Path, name: str = "ogbg-molhiv", bonds: bool = True, versi
     with reading(raw / "edge.csv.gz"):
         if len(nodes) != len(edges) or int(bond_ptr[-1]) != ends.size(1):
             raise DataError(f"expected {int(bond_ptr[-1])} edges of {len(nodes)} graphs, got {ends.size(1)}", "edge")
-        # Nodes are counted anew in each graph of the file.
+        # The file numbers the nodes of each graph from 0.
         check_range("edge", ends, 0, torch.repeat_interleave(nodes, edges).expand(2, -1))
         ends = ends + torch.repeat_interleave(node_ptr[:-1], edges)
     y = torch.from_numpy(_table(raw / "graph-label.csv.gz", np.float32))
-    kinds = torch.from_numpy(_table(raw / "edge-feat.csv.gz", np.int64)).repeat_interleave(2, dim=0) if bonds else None
+    edge_attr = None
+    if bonds:
+        edge_attr = torch.from_numpy(_table(raw / "edge-feat.csv.gz", np.int64)).repeat_interleave(2, dim=0)
     with reading(folder):
         return Task(
             name=name,
@@ -83,7 +85,7 @@ def molecules(folder: Path, name: str = "ogbg-molhiv", bonds: bool = True, versi
                 edge_index=torch.stack([ends, ends.flip(0)], dim=2).reshape(2, -1),
                 y=y.squeeze(1) if y.size(1) == 1 else y,
                 level="graph",
-                edge_attr=kinds,
+                edge_attr=edge_attr,
                 node_ptr=node_ptr,
                 edge_ptr=2 * bond_ptr,
             ),

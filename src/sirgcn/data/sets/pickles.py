@@ -1,8 +1,8 @@
-"""Data out of a pickle without running it.
+"""The data of a pickle, read without running it.
 
-A pickle is a program for a stack machine that may call anything. This machine knows only the instructions that build
-numbers, texts, bytes, lists, tuples and dicts. A name is never looked up but compared with a closed list, the few by
-which NumPy, SciPy and PyTorch write arrays: nothing is imported, no object is called, no attribute is set.
+A pickle is a program for a stack machine that may call anything. The machine here knows only the instructions that
+build numbers, texts, bytes, lists, tuples and dicts. A name is never looked up. It is compared with a closed list of
+names that NumPy, SciPy and PyTorch use for arrays. So nothing is imported, no object is called, no attribute is set.
 """
 
 import math
@@ -20,17 +20,20 @@ from sirgcn.data.validate import DataError
 Array = NDArray[Any]
 
 LARGEST = 4 << 30
-"""Bytes of a pickle, at most."""
+"""The largest size of a pickle in bytes."""
 
 SMALL, GROWTH = 256 << 20, 8
-"""Bytes that copies and arrays of a pickle may take together: SMALL, and GROWTH for each byte of the file. Planetoid's
-sparse matrices take 50 times their size with all their zeros, and 40 MB at most."""
+"""The bytes that all arrays of a pickle may take: SMALL, plus GROWTH for each byte of the file.
+
+The sparse matrices of Planetoid take 50 times their size as dense arrays, but at most 40 MB.
+"""
 
 
 def load_pickle(path: Path) -> Any:
-    """The data of a pickle: None, bool, int, float, str, bytes, list, tuple, dict (keys int or str), `Pickled` arrays.
+    """Return the data of a pickle.
 
-    Python 2's byte strings come as text in Latin-1, one letter for each byte. Anything else in the file is refused.
+    Data are None, bool, int, float, str, bytes, list, tuple, dict (with keys int or str) and `Pickled` arrays. The byte
+    strings of Python 2 become text in Latin-1, one character for each byte. Anything else is refused.
     """
     try:
         if path.stat().st_size > LARGEST:
@@ -42,12 +45,12 @@ def load_pickle(path: Path) -> Any:
 
 @dataclass(slots=True)
 class Room:
-    """Bytes that may still be made from a pickle: a few bytes of it can name a large array, and any number of times."""
+    """The bytes that may still be allocated: a few bytes of a pickle can name a large array, any number of times."""
 
     left: int = SMALL
 
     def take(self, count: int) -> None:
-        """Refuse what does not fit; the rest is left."""
+        """Use some of the bytes, or raise if fewer are left."""
         self.left -= count
         if self.left < 0:
             expected = f"at most {SMALL >> 20} MiB and {GROWTH} times the size of the file in arrays"
@@ -56,33 +59,33 @@ class Room:
 
 @dataclass(eq=False, slots=True)
 class Pickled:
-    """An array in the form in which a pickle holds it.
+    """An array as a pickle stores it.
 
     Args:
-        kind: ndarray, tensor, storage (a tensor's numbers) or csr_matrix.
-        state: what was written; None while it is still to come.
-        room: for all arrays of its pickle.
+        form: ndarray, tensor, storage (the numbers of a tensor) or csr_matrix.
+        state: the stored state; None until it has been read.
+        room: the bytes left for all arrays of the pickle.
     """
 
-    kind: str
+    form: str
     state: Any = None
     room: Room = field(default_factory=Room, repr=False)
 
     def array(self) -> Array:
-        """The array of an ndarray or tensor, or of a csr_matrix with all its zeros; a copy."""
-        make = {"ndarray": _ndarray, "tensor": _tensor, "csr_matrix": _csr}.get(self.kind)
+        """Return a copy of the array: of an ndarray or a tensor, or of a csr_matrix in dense form."""
+        make = {"ndarray": _ndarray, "tensor": _tensor, "csr_matrix": _csr}.get(self.form)
         if make is None or self.state is None:
-            raise DataError(f"expected an array, got {self.kind}", "pickle")
+            raise DataError(f"expected an array, got {self.form}", "pickle")
         try:
             return make(self.state, self.room)
         except DataError:
             raise
         except (ValueError, TypeError, IndexError, KeyError, AttributeError, struct.error, OverflowError) as error:
-            raise DataError(f"expected a {self.kind}, got a malformed one: {error}", "pickle") from error
+            raise DataError(f"expected a {self.form}, got a malformed one: {error}", "pickle") from error
 
 
 def as_array(value: Any) -> Array:
-    """The array of a value out of a pickle."""
+    """Return the array of a value from a pickle."""
     if not isinstance(value, Pickled):
         raise DataError(f"expected an array, got {type(value).__name__}", "pickle")
     return value.array()
@@ -103,7 +106,7 @@ class _Dtype:
 
 
 def _dict(*factory: Any) -> dict[Any, Any]:
-    # What is in it is set afterwards; a defaultdict names what makes its missing values.
+    # Items are set afterwards. A defaultdict names the factory of its missing values.
     if factory not in ((), (_Name("__builtin__ list"),), (_Name("builtins list"),)):
         raise ValueError("a dict with content")
     return {}
@@ -114,7 +117,7 @@ def _no_bytes() -> bytes:
 
 
 def _codecs_encode(text: str, encoding: str) -> bytes:
-    # Python 3 writes bytes in the old protocols as Latin-1 text to be encoded.
+    # With the old protocols, Python 3 writes bytes as Latin-1 text and a call that encodes it.
     if encoding != "latin1":
         raise ValueError("another encoding than Latin-1")
     return text.encode("latin-1")
@@ -127,10 +130,10 @@ def _dtype(code: str, *_: Any) -> _Dtype:
 
 
 def _scalar(dtype: _Dtype, raw: bytes | str) -> Any:
-    kind = dtype.numpy()
-    if len(raw) != kind.itemsize:
+    number = dtype.numpy()
+    if len(raw) != number.itemsize:
         raise ValueError("a number of another size")
-    return np.frombuffer(_bytes(raw), kind)[0].item()
+    return np.frombuffer(_bytes(raw), number)[0].item()
 
 
 BUILDERS: dict[str, Callable[..., Any]] = {
@@ -145,7 +148,7 @@ BUILDERS: dict[str, Callable[..., Any]] = {
     "torch._utils _rebuild_tensor_v2": lambda *state: Pickled("tensor", state),
     "torch.storage _load_from_bytes": lambda raw: Pickled("storage", raw),
 }
-"""What stands for each name that may be called, none of it the object of that name."""
+"""The function for each name that a pickle may call. None of them is the object of that name."""
 
 STORAGES = {
     "torch BoolStorage": "b1",
@@ -157,15 +160,15 @@ STORAGES = {
     "torch FloatStorage": "f4",
     "torch DoubleStorage": "f8",
 }
-"""The dtype of each kind of PyTorch storage."""
+"""The dtype of each storage of PyTorch."""
 
-# NumPy 2 and SciPy 1.8 gave some modules other names.
+# NumPy 2 and SciPy 1.8 renamed some modules.
 MOVED = {"numpy._core.multiarray": "numpy.core.multiarray", "scipy.sparse._csr": "scipy.sparse.csr"}
 NAMES = {name: _Name(name) for name in (*BUILDERS, *STORAGES, "numpy ndarray", "__builtin__ list", "builtins list")}
 
 
 class _Machine:
-    """Reads one pickle from `data`, starting at `place`; afterwards `place` is behind it."""
+    """Reads one pickle from `data`, starting at `place`; afterwards `place` is the position after it."""
 
     def __init__(self, data: bytes, place: int = 0) -> None:
         self.data = data
@@ -222,7 +225,7 @@ class _Machine:
         return items
 
     def name(self, module: Any, name: Any) -> None:
-        # Nothing but texts is hashed or shown: nested tuples could be too deep for the one and too large for the other.
+        # Only texts are hashed or shown: nested tuples could be too deep to hash and too large to show.
         if type(module) is not str or type(name) is not str:
             raise TypeError("a name that is no text")
         full = f"{MOVED.get(module, module)} {name}"
@@ -253,7 +256,7 @@ class _Machine:
         target = self.stack[-1]
         if isinstance(target, _Dtype) and type(state) is tuple and state[1] in ("<", ">", "|", "="):
             target.order = state[1]
-        elif isinstance(target, Pickled) and target.kind in ("ndarray", "csr_matrix") and target.state is None:
+        elif isinstance(target, Pickled) and target.form in ("ndarray", "csr_matrix") and target.state is None:
             target.state = state
         else:
             raise DataError(f"expected plain data, got a state for {type(target).__name__}", "pickle")
@@ -269,7 +272,7 @@ class _Machine:
         if type(target) is not dict or len(items) % 2:
             raise TypeError(f"items for {type(target).__name__}")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            # No other keys, for the reason given at `name`.
+            # Other keys are refused for the reason given in `name`.
             if type(key) not in (int, str):
                 raise TypeError(f"a key of type {type(key).__name__}")
             target[key] = value
@@ -277,7 +280,7 @@ class _Machine:
 
 def _push(value: Callable[[_Machine], Any]) -> Callable[[_Machine], None]:
     def instruction(machine: _Machine) -> None:
-        # First the value: to find it may exchange the stack.
+        # The value comes first, because finding it may replace the stack.
         found = value(machine)
         machine.stack.append(found)
 
@@ -348,39 +351,44 @@ def _shape(sizes: Any) -> tuple[int, ...]:
 
 def _ndarray(state: Any, room: Room) -> Array:
     _, sizes, dtype, fortran, raw = state
-    kind = dtype.numpy()
+    number = dtype.numpy()
     shape = _shape(sizes)
-    room.take(max(math.prod(shape) * kind.itemsize, len(raw)))
-    flat = np.frombuffer(_bytes(raw), kind).astype(kind.newbyteorder("="))
+    room.take(max(math.prod(shape) * number.itemsize, len(raw)))
+    flat = np.frombuffer(_bytes(raw), number).astype(number.newbyteorder("="))
     return flat.reshape(shape, order="F" if fortran else "C")
 
 
 def _csr(state: Any, room: Room) -> Array:
-    """Row i has data[p_i : p_{i+1}] in the columns indices[p_i : p_{i+1}], p = indptr."""
+    """Return a dense array: row i has data[p_i : p_{i+1}] in the columns indices[p_i : p_{i+1}], with p = indptr."""
     parts = [state[name] for name in ("indptr", "indices", "data")]
-    # A matrix of matrices could contain itself.
-    if not all(isinstance(part, Pickled) and part.kind == "ndarray" for part in parts):
+    # Only plain arrays: a matrix of matrices could contain itself.
+    if not all(isinstance(part, Pickled) and part.form == "ndarray" for part in parts):
         raise ValueError("parts that are no arrays")
     indptr, indices, data = (part.array() for part in parts)
     rows, columns = _shape(state["_shape"])
     room.take(rows * columns * data.itemsize)
-    count = np.diff(indptr)
-    if len(indptr) != rows + 1 or indptr[0] != 0 or (count < 0).any() or not indptr[-1] == len(indices) == len(data):
+    _check_csr(indptr, indices, data, rows, columns)
+    dense = np.zeros((rows, columns), data.dtype)
+    np.add.at(dense, (np.repeat(np.arange(rows), np.diff(indptr)), indices), data)
+    return dense
+
+
+def _check_csr(indptr: Array, indices: Array, data: Array, rows: int, columns: int) -> None:
+    if len(indptr) != rows + 1 or indptr[0] != 0 or (np.diff(indptr) < 0).any():
+        raise ValueError("row pointers that do not fit")
+    if not indptr[-1] == len(indices) == len(data):
         raise ValueError("row pointers that do not fit")
     if len(indices) and not 0 <= indices.min() <= indices.max() < columns:
         raise ValueError("a column outside the matrix")
-    dense = np.zeros((rows, columns), data.dtype)
-    np.add.at(dense, (np.repeat(np.arange(rows), count), indices), data)
-    return dense
 
 
 def _tensor(state: Any, room: Room) -> Array:
     storage, offset, sizes, strides = state[:4]
-    if not isinstance(storage, Pickled) or storage.kind != "storage" or type(storage.state) is not bytes:
+    if not isinstance(storage, Pickled) or storage.form != "storage" or type(storage.state) is not bytes:
         raise ValueError("a storage that is none")
     flat = _storage(storage.state)
     shape = _shape(sizes)
-    # A stride of 0 repeats a number any number of times.
+    # With a stride of 0, a number repeats any number of times.
     room.take(math.prod(shape) * flat.itemsize)
     if type(offset) is not int or len(_shape(strides)) != len(shape):
         raise ValueError("strides that do not fit")
@@ -394,13 +402,16 @@ def _tensor(state: Any, room: Room) -> Array:
 
 
 def _storage(raw: bytes) -> Array:
-    """PyTorch's format before zip files: pickles (magic, protocol, system, kind, keys), then count and numbers."""
+    """Return the numbers of a storage in the format before zip files.
+
+    It has five pickles (magic number, protocol, system, storage, keys), then the count and the numbers.
+    """
     machine = _Machine(raw)
     magic, protocol, system = machine.run(), machine.run(), machine.run()
     if (magic, protocol, system["little_endian"]) != (0x1950A86A20F9469CFC6C, 1001, True):
         raise ValueError("a storage of another format")
-    kind, keys = machine.run()[1], machine.run()
-    dtype = np.dtype("<" + STORAGES[kind.name])
+    storage, keys = machine.run()[1], machine.run()
+    dtype = np.dtype("<" + STORAGES[storage.name])
     count = machine.number("<q")
     if len(keys) != 1 or not 0 <= count <= (len(raw) - machine.place) // dtype.itemsize:
         raise ValueError("a storage that is cut off")

@@ -1,6 +1,7 @@
-"""Readers of published single graphs and graph collections: raw files to a `Task`, nothing executed, nothing written.
+"""Readers of published graphs: from raw files to a `Task`, without running or writing anything.
 
-PyG's own readers unpickle some of these files and write beside all of them; these do neither, and give the same graphs.
+PyG's own readers unpickle some of these files and write next to all of them. The readers here do neither, and return
+the same graphs.
 """
 
 import json
@@ -29,9 +30,10 @@ Array = NDArray[Any]
 
 @checked
 def heterophilous(folder: Path, name: str, version: str = "") -> Task:
-    """A graph of "A Critical Look at the Evaluation of GNNs under Heterophily", `name`.npz: edges made undirected.
+    """Return a graph of "A Critical Look at the Evaluation of GNNs under Heterophily", from `name`.npz.
 
-    Two classes: one logit, binary cross-entropy, ROC-AUC; more: cross-entropy and accuracy. The published splits.
+    Edges are made undirected, and the splits are the published ones. Two classes have one logit, binary cross-entropy
+    and ROC-AUC; more classes have cross-entropy and accuracy.
     """
     path = folder / f"{name}.npz"
     with reading(path), load_npz(path) as raw:
@@ -45,9 +47,9 @@ def heterophilous(folder: Path, name: str, version: str = "") -> Task:
 
 @checked
 def wikics(folder: Path, undirected: bool = True, version: str = "") -> Task:
-    """WikiCS, data.json: 20 training splits; what the authors call stopping nodes are validation nodes too.
+    """Return WikiCS from data.json, with 20 splits. The nodes that the authors call stopping nodes validate, too.
 
-    With `undirected` every edge gets its reverse and repeated edges are removed.
+    With `undirected`, every edge gets its reverse, and repeated edges are removed.
     """
     path = folder / "data.json"
     with reading(path):
@@ -65,9 +67,9 @@ def wikics(folder: Path, undirected: bool = True, version: str = "") -> Task:
 
 @checked
 def planetoid(folder: Path, name: str, version: str = "") -> Task:
-    """Cora, CiteSeer or PubMed with the public split: the first nodes train, the next 500 validate, 1,000 test.
+    """Return Cora, CiteSeer or PubMed with the public split: the first nodes train, the next 500 validate, 1,000 test.
 
-    Self-loops and repeated edges are removed, as PyG does. CiteSeer's test nodes without a row have features 0, no
+    Self-loops and repeated edges are removed, as in PyG. The test nodes of CiteSeer without a row have features 0, no
     label, and are in no part of the split.
     """
     path = folder / f"ind.{name.lower()}"
@@ -83,7 +85,7 @@ def planetoid(folder: Path, name: str, version: str = "") -> Task:
         x[:first], x[np.sort(test)] = tables["allx"], tables["tx"]
         y = np.full(nodes, -1)
         y[:first], y[np.sort(test)] = tables["ally"].argmax(1), tables["ty"].argmax(1)
-        # Rows of tx and ty stand in the order of the sorted file, nodes in the file's order.
+        # The rows of tx and ty have the order of the sorted file, nodes that of the file itself.
         x[test], y[test] = x[np.sort(test)], y[np.sort(test)]
         train = len(tables["y"])
         split = Split(*(torch.as_tensor(part) for part in (np.arange(train), np.arange(train, train + 500), test)))
@@ -93,11 +95,11 @@ def planetoid(folder: Path, name: str, version: str = "") -> Task:
 
 @checked
 def tu(folder: Path, name: str, seed: int = 0, attributes: bool = False, version: str = "") -> Task:
-    """A graph classification set of the TU collection, `name`_A.txt and so on; accuracy.
+    """Return a graph classification set of the TU collection, from `name`_A.txt and so on; the metric is accuracy.
 
-    No split was published: 80/10/10, each class alike, drawn from the seed. Node and edge labels are categories. With
-    `attributes` the numbers that some sets have are the features, the labels appended one-hot. Without either a node
-    has the feature 1. Self-loops and repeated edges are removed, as PyG does.
+    No split was published, so 80/10/10 of each class are drawn from the seed. Node and edge labels are categories. With
+    `attributes`, the numbers that some sets have are the features, followed by the labels as one-hot rows. Without
+    labels and attributes, a node has the feature 1. Self-loops and repeated edges are removed, as in PyG.
     """
     path = folder / f"{name}_A.txt"
     with reading(path):
@@ -108,7 +110,7 @@ def tu(folder: Path, name: str, seed: int = 0, attributes: bool = False, version
             raise DataError(f"expected graphs 1 to {graphs} in order", f"{name}_graph_indicator.txt")
         ends = torch.from_numpy(tables["A"].T - 1)
         check_range(f"{name}_A.txt", ends, 0, len(graph_of))
-        # By source, hence by graph; the first of repeated edges stays.
+        # Sorted by source, and so by graph; the first of repeated edges is kept.
         keys, kept = np.unique(ends[0].numpy() * len(graph_of) + ends[1].numpy(), return_index=True)
         kept = kept[keys // len(graph_of) != keys % len(graph_of)]
         x, vocabularies = _tu_columns(folder, name, "node", attributes, np.arange(len(graph_of)))
@@ -130,7 +132,7 @@ def tu(folder: Path, name: str, seed: int = 0, attributes: bool = False, version
 
 
 def _edges(edge_index: Tensor, nodes: int, undirected: bool = False, loops: bool = True) -> Tensor:
-    """Checked, sorted and each edge once; with every reverse, without loops, as asked."""
+    """Return the edges sorted and each once; with reverses if `undirected`, and without self-loops unless `loops`."""
     check_range("edges", edge_index, 0, nodes)
     if not loops:
         edge_index = remove_self_loops(edge_index)[0]
@@ -166,7 +168,7 @@ def _planetoid_edges(path: Path) -> Tensor:
         if not isinstance(neighbors, dict) or not all(isinstance(found, list) for found in neighbors.values()):
             raise DataError("expected a dict of lists", "graph")
         count = torch.tensor([len(found) for found in neighbors.values()])
-        # A list may be named any number of times; a neighbour of a list of its own takes two bytes or more.
+        # A pickle may name a list any number of times; a neighbour in a list of its own takes at least two bytes.
         if int(count.sum()) > path.stat().st_size:
             raise DataError(f"expected a list for each node, got {int(count.sum())} neighbours", "graph")
         source = torch.tensor(list(neighbors), dtype=torch.int64).repeat_interleave(count)
@@ -182,7 +184,7 @@ def _tu(folder: Path, name: str, part: str, dtype: Any = np.int64) -> Array:
 def _tu_columns(
     folder: Path, name: str, of: str, attributes: bool, rows: Array
 ) -> tuple[Tensor | None, tuple[int, ...]]:
-    """The features or categories of nodes or edges, and the numbers of categories."""
+    """Return the features or categories of nodes or edges, and the numbers of categories."""
     labels: Tensor | None = None
     vocabularies: tuple[int, ...] = ()
     if (folder / f"{name}_{of}_labels.txt").exists():
@@ -211,5 +213,5 @@ def _schema(
 
 
 def _pointer(of: Array, count: int) -> Tensor:
-    """Where each group starts in items that are sorted by group, and where the last one ends."""
+    """Return where each group starts, and where the last one ends, for items that are sorted by group."""
     return torch.from_numpy(np.concatenate([[0], np.cumsum(np.bincount(of, minlength=count))]))

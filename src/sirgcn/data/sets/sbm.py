@@ -1,7 +1,7 @@
-"""PATTERN and CLUSTER of Benchmarking GNNs, drawn from stochastic block models by the benchmark's rules.
+"""PATTERN and CLUSTER of Benchmarking GNNs, drawn from stochastic block models by the rules of the benchmark.
 
-A seed gives the same graphs on any machine: all draws are integers of a named generator, PCG64, the probabilities are
-twentieths, and no step rounds.
+A seed gives the same graphs on any machine: all draws are integers of the generator PCG64, the probabilities are
+twentieths, and nothing is rounded.
 """
 
 from collections.abc import Callable
@@ -22,32 +22,37 @@ from sirgcn.strict import checked
 
 Array = np.ndarray[Any, Any]
 
-# Raised when the draws change, these constants included: a cache of other draws is made anew.
+# Increased when the draws or these constants change, so that files in the cache are drawn again.
 _DRAWS = 1
-# Graphs drawn at once: about two million pairs of nodes.
+# The number of graphs that are drawn at once: about two million pairs of nodes.
 _AT_ONCE = 256
-# Nodes of a community or a pattern, both ends included.
+# The smallest and the largest number of nodes of a community or a pattern.
 _SIZES = (5, 34)
 _NUM_PATTERNS = 100
-# Probabilities of an edge, of 20: inside a community, between two, at a node of the pattern.
+# The probabilities of an edge in twentieths: inside a community, between two, and at a node of the pattern.
 _PATTERN = (10, 7, 10)
 _CLUSTER = (11, 5)
 
 
 @checked
 def pattern_task(seed: int = 0, num_graphs: int = 14_000, root: str | Path | None = None) -> Task:
-    """PATTERN: which nodes belong to one of 100 patterns, planted into random communities (Table 3).
+    """Return PATTERN (Table 3): the nodes of one of 100 patterns, planted into random communities, are to be found.
 
-    A graph has five communities, each of 5 to 34 nodes, with an edge between two nodes with probability 0.5 inside a
-    community and 0.35 between two, and node signals uniform in {0, 1, 2}. A pattern has 5 to 34 nodes, fixed edges
-    (drawn with probability 0.5) and fixed signals; each of its nodes joins each node of the graph with probability 0.5.
-    Nodes are shuffled; the label is 1 on the pattern's nodes. Each pattern occurs equally often in each part.
+    A graph has five communities of 5 to 34 nodes. Two nodes are joined with probability 0.5 inside a community and 0.35
+    between two. Node signals are uniform in {0, 1, 2}. A pattern has 5 to 34 nodes, fixed edges (drawn with probability
+    0.5) and fixed signals. Each of its nodes is joined to each node of the graph with probability 0.5. Nodes are
+    shuffled, and the label is 1 on the nodes of the pattern. Each pattern occurs equally often in each part.
 
     Args:
-        seed: of all draws.
-        num_graphs: 14,000 is the benchmark's number, with 10,000 for training and 2,000 for validation and test each;
-            fewer are divided alike.
-        root: of the cache, see `cache_root`.
+        seed: the seed of all draws.
+        num_graphs: the number of graphs. The benchmark has 14,000: 10,000 for training, 2,000 each for validation and
+            test. Fewer graphs are divided in the same way.
+        root: the root of the cache, see `cache_root`.
+
+    >>> from tempfile import mkdtemp
+    >>> task = pattern_task(seed=0, num_graphs=7, root=mkdtemp())
+    >>> len(task.splits[0].train), task.schema.outputs
+    (5, 2)
     """
     schema = Schema(vocabularies=(3,), outputs=2)
     return _task("PATTERN", pattern_graphs, schema, (10, 2, 2), seed, num_graphs, root)
@@ -55,16 +60,21 @@ def pattern_task(seed: int = 0, num_graphs: int = 14_000, root: str | Path | Non
 
 @checked
 def cluster_task(seed: int = 0, num_graphs: int = 12_000, root: str | Path | None = None) -> Task:
-    """CLUSTER: which of six communities a node belongs to, one node of each being named (Table 3).
+    """Return CLUSTER (Table 3): the community of every node is to be found, given one node of each of six communities.
 
-    Communities have 5 to 34 nodes; an edge has probability 0.55 inside a community and 0.25 between two. One random
-    node of community k carries the signal k + 1, all others 0; nodes are shuffled.
+    Communities have 5 to 34 nodes. An edge has probability 0.55 inside a community and 0.25 between two. One random
+    node of community k has the signal k + 1, and all others have 0. Nodes are shuffled.
 
     Args:
-        seed: of all draws.
-        num_graphs: 12,000 is the benchmark's number, with 10,000 for training and 1,000 for validation and test each;
-            fewer are divided alike.
-        root: of the cache, see `cache_root`.
+        seed: the seed of all draws.
+        num_graphs: the number of graphs. The benchmark has 12,000: 10,000 for training, 1,000 each for validation and
+            test. Fewer graphs are divided in the same way.
+        root: the root of the cache, see `cache_root`.
+
+    >>> from tempfile import mkdtemp
+    >>> task = cluster_task(seed=0, num_graphs=6, root=mkdtemp())
+    >>> task.level, task.schema.outputs
+    ('node', 6)
     """
     schema = Schema(vocabularies=(7,), outputs=6)
     return _task("CLUSTER", cluster_graphs, schema, (10, 1, 1), seed, num_graphs, root)
@@ -72,7 +82,7 @@ def cluster_task(seed: int = 0, num_graphs: int = 12_000, root: str | Path | Non
 
 @checked
 def pattern_graphs(seed: int = 0, num_graphs: int = 14_000) -> Graphs:
-    """The graphs of `pattern_task`, drawn now: x int64 `[V, 1]`, the signal; y int64 `[V]`, 1 on the pattern."""
+    """Draw the graphs of `pattern_task`: x int64 `[V, 1]`, the signal; y int64 `[V]`, 1 on the pattern."""
     rng = _generator(seed, num_graphs)
     communities = 5
     size = _size(rng, _NUM_PATTERNS)
@@ -80,12 +90,12 @@ def pattern_graphs(seed: int = 0, num_graphs: int = 14_000) -> Graphs:
     inside, between, join = _PATTERN
     wired = np.tril(rng.integers(20, size=(_NUM_PATTERNS, _SIZES[1], _SIZES[1]), dtype=np.uint8) < inside, -1)
     wired |= wired.transpose(0, 2, 1)
-    # The pattern is one community more.
+    # The pattern is one more community.
     chance = _chance(communities + 1, inside, between)
     chance[communities] = chance[:, communities] = join
 
     def draw(graphs: Array) -> _Drawn:
-        # Of 14,000 graphs each pattern has 100 among the first 10,000, 20 among the next 2,000 and among the last.
+        # Of 14,000 graphs, each pattern has 100 of the first 10,000, 20 of the next 2,000 and 20 of the last 2,000.
         pattern = graphs % _NUM_PATTERNS
         nodes = _nodes(rng, np.column_stack([_size(rng, (len(graphs), communities)), size[pattern]]))
         planted = nodes.block == communities
@@ -104,14 +114,14 @@ def pattern_graphs(seed: int = 0, num_graphs: int = 14_000) -> Graphs:
 
 @checked
 def cluster_graphs(seed: int = 0, num_graphs: int = 12_000) -> Graphs:
-    """The graphs of `cluster_task`, drawn now: x int64 `[V, 1]`, the signal; y int64 `[V]`, the community."""
+    """Draw the graphs of `cluster_task`: x int64 `[V, 1]`, the signal; y int64 `[V]`, the community."""
     rng = _generator(seed, num_graphs)
     communities = 6
     chance = _chance(communities, *_CLUSTER)
 
     def draw(graphs: Array) -> _Drawn:
         nodes = _nodes(rng, _size(rng, (len(graphs), communities)))
-        # The first of a community before the shuffle is any of it afterwards.
+        # The first node of a community before the shuffle is a random one afterwards.
         x = np.where(nodes.rank == 0, nodes.block + 1, 0)
         return _drawn(rng, nodes, x, nodes.block, chance)
 
@@ -120,7 +130,7 @@ def cluster_graphs(seed: int = 0, num_graphs: int = 12_000) -> Graphs:
 
 @dataclass(frozen=True)
 class _Nodes:
-    """The nodes of some graphs, shuffled within each."""
+    """The nodes of some graphs, shuffled within each graph."""
 
     block: Array  # the community, uint8 [V]
     rank: Array  # the place within it before the shuffle, [V]
@@ -130,7 +140,7 @@ class _Nodes:
 
 @dataclass(frozen=True)
 class _Drawn:
-    """Some graphs: edges counted from 0 in each."""
+    """Some graphs, each with nodes numbered from 0."""
 
     x: Array
     y: Array
@@ -156,11 +166,11 @@ def _chance(blocks: int, inside: int, between: int) -> Array:
 
 
 def _nodes(rng: np.random.Generator, sizes: Array) -> _Nodes:
-    """Nodes of graphs whose communities have these sizes `[G, blocks]`."""
+    """Return the nodes of graphs whose communities have these sizes `[G, blocks]`."""
     each, count = sizes.ravel(), sizes.sum(1)
     graph = np.repeat(np.arange(len(sizes)), count)
     block = np.repeat(np.tile(np.arange(sizes.shape[1], dtype=np.uint8), len(sizes)), each)
-    # Sorted by graph, then at random; a stable sort has one outcome even for equal keys.
+    # Sorted by graph, then at random. A stable sort has one outcome even for equal keys.
     key = graph.astype(np.uint64) << np.uint64(48) | rng.integers(1 << 48, size=len(graph), dtype=np.uint64)
     order = np.argsort(key, kind="stable")
     return _Nodes(block[order], _ranks(each)[order], graph, count)
@@ -174,10 +184,10 @@ def _drawn(
     chance: Array,
     fixed: Callable[[Array, Array, Array], None] | None = None,
 ) -> _Drawn:
-    """Draw the edges; `fixed` may change what was drawn for the pairs (later, earlier)."""
+    """Draw the edges. The function `fixed` may change what was drawn for the pairs (later, earlier)."""
     rank = _ranks(nodes.count)
     first = np.arange(len(rank)) - rank
-    # All pairs, a node's with those before it: later runs 1, 2, 2, 3, 3, 3, ... and earlier 0, 0, 1, 0, 1, 2, ...
+    # All pairs of a node with an earlier one: `later` is 1, 2, 2, 3, 3, 3, ... and `earlier` 0, 0, 1, 0, 1, 2, ...
     later = np.repeat(np.arange(len(rank)), rank)
     earlier = _ranks(rank) + np.repeat(first, rank)
     drawn = rng.integers(20, size=len(later), dtype=np.uint8) < chance[nodes.block[later], nodes.block[earlier]]
@@ -185,14 +195,14 @@ def _drawn(
         fixed(later, earlier, drawn)
     later, earlier = later[drawn], earlier[drawn]
     edges = 2 * np.bincount(nodes.graph[later], minlength=len(nodes.count))
-    # Both directions, one after the other; a graph has at most 204 nodes.
+    # An edge and its reverse follow each other. A graph has at most 204 nodes, so uint8 is enough.
     ends = np.column_stack([rank.astype(np.uint8)[later], rank.astype(np.uint8)[earlier]])
     return _Drawn(x, y, nodes.count, edges, np.stack([ends.ravel(), ends[:, ::-1].ravel()]))
 
 
 def _joined(draw: Callable[[Array], _Drawn], num_graphs: int, name: str) -> Graphs:
     starts = range(0, num_graphs, _AT_ONCE)
-    # Bytes until all are there: the edges of PATTERN take 1.3 GB once counted through all graphs.
+    # Edges stay bytes until all are drawn: with node numbers through all graphs, those of PATTERN take 1.3 GB.
     parts = [draw(np.arange(start, min(start + _AT_ONCE, num_graphs))) for start in progress(starts, name)]
     nodes, edges = (np.concatenate([getattr(part, field) for part in parts]) for field in ("nodes", "edges"))
     node_ptr, edge_ptr = (np.concatenate([[0], np.cumsum(count)]) for count in (nodes, edges))
@@ -212,7 +222,7 @@ def _joined(draw: Callable[[Array], _Drawn], num_graphs: int, name: str) -> Grap
 
 
 def _ranks(counts: Array) -> Array:
-    """0, ..., counts_0 - 1, 0, ..., counts_1 - 1, ..."""
+    """Return 0, ..., counts_0 - 1, 0, ..., counts_1 - 1, ..."""
     return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 

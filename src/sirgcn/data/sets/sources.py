@@ -1,4 +1,4 @@
-"""Where published files come from, where they lie below the data root, and their hashes."""
+"""The origin of published files, their places below the data root, and their hashes."""
 
 from sirgcn.data.files import Archive, Raw, RawFile
 
@@ -17,10 +17,10 @@ _DEEPCHEM = "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets"
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 _CIFAR10 = "md5:c32a1d4ab5d03f1284b67883e8d87530"
 
-# The hashes of the published files, where they are known; a file of the name and another hash is refused. Compared with
-# the files themselves: minesweeper, tolokers, Cora, ZINC's index files, ESOL. The others are from public records of
-# downloads by third parties (several agree on MNIST, CIFAR-10, arxiv.zip and amazon_ratings; questions rests on one
-# project's), not compared with a file.
+# The known hashes of the published files. A file with the name and another hash is refused. These hashes were compared
+# with the files themselves: minesweeper, tolokers, Cora, ZINC's index files, ESOL. The others come from public records
+# of downloads by third parties and were not compared with a file: several agree on MNIST, CIFAR-10, arxiv.zip and
+# amazon_ratings; questions rests on the record of one project.
 _PUBLISHED = """
 sha256:a58ba741d123bf892fe5c872138d07463d75a2e9012360b8dd78ac2d4766d428 roman_empire.npz
 sha256:4c3a3e3b9d9f6cba0fede4625a00aad8c5721c1a36ed771367f446763241c7dd amazon_ratings.npz
@@ -65,8 +65,8 @@ md5:9fb629c4189551a2d022fa330f9573f3 t10k-images-idx3-ubyte.gz
 md5:ec29112dd5afa0611ce80d1b7f02629c t10k-labels-idx1-ubyte.gz
 """
 
-# Files that may stand in a published one's place, and what they are. All but bace.csv and the published BBBP.csv, which
-# one third-party record names, were hashed here.
+# Files that may take the place of a published one, with a description. All were hashed here, except bace.csv and the
+# published BBBP.csv, whose hashes come from one third-party record.
 _COPIES = """
 c350eef06b2c2a9bf8218be2b57cac6d4003d0922eb597a039e9123f75817816 actor.npz as published
 f06370ffb3116c5de8b7a600005400b2293c025e0ce2f6916d8201a825505ac7 squirrel_filtered.npz as published
@@ -105,25 +105,25 @@ COPIES = [line.split(maxsplit=2) for line in _COPIES.split("\n") if line]
 
 
 def heterophilous(file: str) -> tuple[Raw, ...]:
-    """One .npz of the heterophilous graphs."""
+    """Return the .npz file of a heterophilous graph."""
     files = (_file(f"{file}.npz", f"{HETEROPHILOUS}/raw/main/data"),)
     return Raw(f"heterophilous/{file}/raw", files), Raw("heterophilous/extra", files)
 
 
 def wikics() -> tuple[Raw, ...]:
-    """WikiCS."""
+    """Return the file of WikiCS."""
     return (Raw("wikics/raw", (_file("data.json", f"{WIKICS}/raw/master/dataset"),)),)
 
 
 def planetoid(name: str) -> tuple[Raw, ...]:
-    """The eight files of Cora, CiteSeer or PubMed."""
+    """Return the eight files of Cora, CiteSeer or PubMed."""
     parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
     files = tuple(_file(f"ind.{name.lower()}.{part}", f"{PLANETOID}/raw/master/data") for part in parts)
     return (Raw(f"planetoid/{name}/raw", files),)
 
 
 def zinc() -> tuple[Raw, ...]:
-    """ZINC's molecules and the places of the 12,000, or the compact copy."""
+    """Return ZINC's molecules with the places of the 12,000, or the compact copy."""
     places = f"{BENCHMARKING.replace('github.com', 'raw.githubusercontent.com')}/master/data/molecules"
     parts = ("train", "val", "test")
     files = (*(_file(f"{part}.pickle") for part in parts), *(_file(f"{part}.index", places) for part in parts))
@@ -136,20 +136,20 @@ def zinc() -> tuple[Raw, ...]:
 
 
 def benchmark(name: str) -> tuple[Raw, ...]:
-    """PyG's copy of a set of Benchmarking GNNs."""
+    """Return PyG's copy of a data set of Benchmarking GNNs."""
     archive = Archive(f"https://data.pyg.org/datasets/benchmarking-gnns/{name}_v2.zip")
     return (Raw(f"benchmarking-gnns/{name}/raw", (_file(f"{name}_v2.pt"),), archive),)
 
 
 def tu(name: str, *parts: str) -> tuple[Raw, ...]:
-    """A set of the TU collection; `parts` beyond those that all have."""
+    """Return the files of a data set of the TU collection; `parts` are those that not every set has."""
     every = ("A", "graph_indicator", "graph_labels", *parts)
     archive = Archive(f"https://www.chrsmrrs.com/graphkerneldatasets/{name}.zip", name)
     return (Raw(f"tu/{name}/raw", tuple(_file(f"{name}_{part}.txt") for part in every), archive),)
 
 
 def moleculenet(folder: str, file: str) -> tuple[Raw, ...]:
-    """A table of MoleculeNet, packed as it is published or unpacked as PyG leaves it."""
+    """Return a table of MoleculeNet, compressed as published or unpacked as PyG leaves it."""
     layouts = [Raw(f"moleculenet/{folder}/raw", (_file(file, _DEEPCHEM),))]
     if file.endswith(".gz"):
         layouts.append(Raw(f"moleculenet/{folder}/raw", (_file(file.removesuffix(".gz")),)))
@@ -157,7 +157,7 @@ def moleculenet(folder: str, file: str) -> tuple[Raw, ...]:
 
 
 def arxiv() -> tuple[Raw, ...]:
-    """ogbn-arxiv."""
+    """Return the files of ogbn-arxiv."""
     files = [f"raw/{name}" for name in ("node-feat", "node-label", "edge")] + [
         f"split/time/{name}" for name in _OGB_PARTS
     ]
@@ -165,25 +165,25 @@ def arxiv() -> tuple[Raw, ...]:
 
 
 def molhiv() -> tuple[Raw, ...]:
-    """ogbg-molhiv."""
+    """Return the files of ogbg-molhiv."""
     names = ("node-feat", "edge-feat", "edge", "graph-label", "num-node-list", "num-edge-list")
     files = [f"raw/{name}" for name in names] + [f"split/scaffold/{name}" for name in _OGB_PARTS]
     return _ogb("ogbg-molhiv", files, Archive(f"{_SNAP}/graphproppred/csv_mol_download/hiv.zip", "hiv"))
 
 
 def mnist() -> tuple[Raw, ...]:
-    """The images of MNIST."""
+    """Return the images of MNIST."""
     names = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
     files = tuple(_file(f"{name}-ubyte.gz", _MNIST) for name in names)
     return Raw("mnist/MNIST/raw", files), Raw("MNIST/raw", files)
 
 
 def cifar10() -> tuple[Raw, ...]:
-    """The images of CIFAR-10: its binary version, or PNG files of one image a row, of which some may be left out."""
+    """Return the images of CIFAR-10: its binary version, or PNG files with one image per row, not all needed."""
     archive = Archive(f"{CIFAR10.rsplit('/', 1)[0]}/cifar-10-binary.tar.gz", "cifar-10-batches-bin", _CIFAR10)
     batches = [f"data_batch_{number}" for number in range(1, 6)]
     binary = tuple(_file(f"{name}.bin") for name in (*batches, "test_batch"))
-    # The misspelling is the publisher's.
+    # The publisher misspelt these names.
     labels = ("train_lables.json", "test_lables.json")
     images = ([f"{name}.png" for name in (*found, "test_batch")] for found in (batches, batches[:1]))
     return (

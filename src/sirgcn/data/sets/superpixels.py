@@ -1,4 +1,4 @@
-"""MNIST and CIFAR10 of Benchmarking GNNs as graphs of superpixels, made from the raw images."""
+"""MNIST and CIFAR10 of Benchmarking GNNs: graphs of superpixels, made from the raw images."""
 
 import hashlib
 import os
@@ -21,23 +21,23 @@ from sirgcn.data.sets.images import FULL, Images, read_images
 from sirgcn.data.splits import Split
 from sirgcn.data.store import cache_root, cached, progress
 from sirgcn.data.task import Task
-from sirgcn.data.validate import DataError, check_at_least
+from sirgcn.data.validate import check_at_least, check_choice
 from sirgcn.strict import checked
 
 Array = np.ndarray[Any, Any]
 
-# Raised when the rule changes: a cache of another rule is made anew.
+# Increased when the rule changes, so that files in the cache are computed again.
 _RULE = 1
 _NEIGHBOURS = 8
-# Images that a worker takes at once.
+# The number of images in a job of a worker.
 _AT_ONCE = 100
-# A worker takes some seconds to start, in which one process makes this many graphs.
+# A worker needs some seconds to start; in this time one process makes this many graphs.
 _WORTH_A_WORKER = 5_000
 
 
 @dataclass(frozen=True)
 class _Slic:
-    """Superpixels: at most `most`, asked for from `most` + `extra` downwards; SLIC's compactness."""
+    """The settings of SLIC: the most superpixels, how many more to request at first, and the compactness."""
 
     most: int
     extra: int
@@ -45,7 +45,7 @@ class _Slic:
 
 
 _SLIC = {"MNIST": _Slic(75, 20, 0.25), "CIFAR10": _Slic(150, 50, 10.0)}
-# One of so many training images is for validation: 5,000 of 60,000 and 50,000.
+# One of this many training images is for validation: 5,000 of 60,000 and of 50,000.
 _HELD_OUT = {"MNIST": 12, "CIFAR10": 10}
 
 
@@ -59,29 +59,34 @@ def superpixel_task(
     edge_values: bool = False,
     workers: int | None = None,
 ) -> Task:
-    r"""MNIST or CIFAR10 as graphs of superpixels (Table 3): which digit or object is it?
+    r"""Return MNIST or CIFAR10 as graphs of superpixels (Table 3). The target is the digit or object.
 
-    A node is a SLIC superpixel; its features are the mean colour and the centre (row, column) divided by the image's
-    size. With the distances c of two centres and f of two colours,
+    A node is a SLIC superpixel. Its features are the mean colour and the centre (row, column), divided by the size of
+    the image. With the distances c of two centres and f of two colours,
 
     .. math::
         w_{uv} = \tfrac{1}{2} (e_{uv} + e_{vu}), \qquad
         e_{uv} = \exp\big(-(c_{uv} / s^c_u)^2 - (f_{uv} / s^f_u)^2\big),
 
-    where :math:`s_u` is u's mean distance to its 8 nearest, and f is left out unless `colour` is set. An edge runs from
-    each node to the 8 nodes of largest w.
+    where :math:`s_u` is the mean distance from u to its 8 nearest nodes. The term with f is left out unless `colour` is
+    set. Edges run from each node to the 8 nodes of largest w.
 
-    Validation takes the first 5,000 training images, as the benchmark does.
+    The first 5,000 training images are for validation, as in the benchmark.
 
     Args:
         name: MNIST or CIFAR10.
-        root: of the raw images, see `data_root`.
-        cache: of the graphs, see `cache_root`.
-        limit: images in all, the first ones, of which training and test get their shares; None takes all.
-        colour: let w depend on colours; the paper's runs did not.
-        edge_values: keep w as edge feature; the paper's runs did not.
-        workers: processes; None takes as many as there are CPUs to use, if that is worth it. A script that is to have
-            several calls this under `if __name__ == "__main__":`, because they import it.
+        root: the root of the raw images, see `data_root`.
+        cache: the root of the cached graphs, see `cache_root`.
+        limit: the number of images in all. The first ones are used, and training and test get their shares. None uses
+            all images.
+        colour: whether w depends on colours; it did not in the paper's runs.
+        edge_values: whether w is an edge feature; it was not in the paper's runs.
+        workers: the number of processes; None uses all available CPUs if that saves time. A script with several
+            processes must call this function under `if __name__ == "__main__":`, because they import the script.
+
+    >>> superpixel_task("CIFAR100")
+    Traceback (most recent call last):
+    sirgcn.data.validate.DataError: name: expected one of MNIST, CIFAR10, got 'CIFAR100'; did you mean CIFAR10?
     """
     train, test = read_images(name, root)
     if limit is not None:
@@ -108,13 +113,12 @@ def superpixel_task(
 def superpixel_graphs(
     name: str, images: Images, colour: bool = False, edge_values: bool = False, workers: int | None = None
 ) -> Graphs:
-    """The graphs of `superpixel_task`, made now from these images, by the numbers for `name`.
+    """Return the graphs of `superpixel_task`, made from these images with the settings for `name`.
 
-    x float32 `[V, 3]` (MNIST) or `[V, 5]`, y int64 `[G]`, edge_attr float32 `[E, 1]` or None. Any number of `workers`
-    gives the same.
+    They have x float32 `[V, 3]` (MNIST) or `[V, 5]`, y int64 `[G]`, and edge_attr float32 `[E, 1]` or None. The result
+    does not depend on the number of `workers`.
     """
-    if name not in _SLIC:
-        raise DataError(f"expected one of {', '.join(_SLIC)}, got {name!r}", "name", value=name)
+    check_choice("name", name, _SLIC)
     _skimage()
     count = len(images.labels)
     check_at_least(1, images=count)
@@ -142,7 +146,7 @@ def superpixel_graphs(
 
 @dataclass(frozen=True)
 class _Made:
-    """The graphs of some images, one after the other, each counted from 0."""
+    """The graphs of some images, one after the other, each with nodes numbered from 0."""
 
     x: Array
     nodes: Array
@@ -158,7 +162,7 @@ def _make(pixels: Array, slic: _Slic, colour: bool) -> _Made:
 
 
 def _nodes(image: Array, slic: _Slic) -> Array:
-    """Mean colour and centre of each superpixel, float32 `[n, channels + 2]`."""
+    """Return the mean colour and the centre of each superpixel, float32 `[n, channels + 2]`."""
     from skimage.segmentation import slic as segment
 
     pixels = (image / 255).astype(np.float32)
@@ -176,10 +180,9 @@ def _nodes(image: Array, slic: _Slic) -> Array:
 
 @cache
 def _requests(shape: tuple[int, int], most: int) -> tuple[int, ...]:
-    """The numbers of superpixels to ask for, downwards from `most`.
+    """Return the numbers of superpixels to request, in descending order from `most`.
 
-    SLIC starts from a grid, and the same grid gives the same superpixels whatever it was asked for: only the first
-    number of each grid is worth asking.
+    SLIC starts from a grid, and equal grids give equal superpixels. So only the first number of each grid is needed.
     """
     from skimage.util import regular_grid
 
@@ -189,7 +192,7 @@ def _requests(shape: tuple[int, int], most: int) -> tuple[int, ...]:
 
 
 def _edges(x: Array, colour: bool) -> tuple[Array, Array]:
-    """Edges uint8 `[2, 8n]` from each node to its 8 strongest (all others if there are fewer), and their weights."""
+    """Return edges uint8 `[2, 8n]` from each node to the 8 of largest weight (or all others), and their weights."""
     count = len(x)
     x = x.astype(np.float64)
     exponent = _scaled(x[:, -2:])
@@ -197,7 +200,7 @@ def _edges(x: Array, colour: bool) -> tuple[Array, Array]:
         exponent = exponent + _scaled(x[:, :-2])
     weight = np.exp(-exponent)
     weight = (weight + weight.T) / 2
-    # No edge to itself. Rounded, so that the last digit of exp, which is not the same on every CPU, decides no tie.
+    # Rounded, because the last digit of exp differs between CPUs and must not decide a tie. No edge is a self-loop.
     rank = np.round(weight, 12)
     np.fill_diagonal(rank, -1)
     target = np.argsort(-rank, axis=1, kind="stable")[:, : min(_NEIGHBOURS, count - 1)]
@@ -207,10 +210,10 @@ def _edges(x: Array, colour: bool) -> tuple[Array, Array]:
 
 
 def _scaled(points: Array) -> Array:
-    """Squared distances, each row divided by the square of its mean distance to the 8 nearest."""
+    """Return squared distances, each row divided by the square of its mean distance to the 8 nearest."""
     squared = np.square(points[:, None] - points[None]).sum(-1)
     near = np.sqrt(np.sort(squared, axis=1)[:, 1 : _NEIGHBOURS + 1])
-    # As the benchmark has it: colours are often all the same.
+    # The benchmark adds this number, because colours are often all equal.
     scale = (near.mean(1) if near.size else np.ones(len(points))) + 1e-8
     return squared / np.square(scale)[:, None]
 
@@ -219,7 +222,7 @@ def _mapped(make: Callable[[Array], _Made], chunks: list[Array], workers: int) -
     if workers == 1:
         yield from map(make, chunks)
         return
-    # Spawned: a fork would copy torch's threads in whatever state they are.
+    # Spawned, because a fork would copy the threads of torch in an undefined state.
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
         try:
             yield from pool.map(make, chunks)
@@ -246,15 +249,15 @@ def _skimage() -> Any:
 
 def _first(train: Images, test: Images, limit: int) -> tuple[Images, Images]:
     total = len(train.labels) + len(test.labels)
-    # One for the test, and one each for training and validation.
+    # At least one image for the test, one for training and one for validation.
     first = min(max(limit * len(train.labels) // total, 2), limit - 1)
     rest = limit - first
     return Images(train.pixels[:first], train.labels[:first]), Images(test.pixels[:rest], test.labels[:rest])
 
 
 def _path(name: str, count: int, colour: bool, edge_values: bool, root: str | Path | None) -> Path:
-    kind = "".join(word for word, chosen in (("-colour", colour), ("-values", edge_values)) if chosen)
-    return cache_root(root) / "superpixels" / f"{name}-{count}{kind}.safetensors"
+    options = "".join(word for word, chosen in (("-colour", colour), ("-values", edge_values)) if chosen)
+    return cache_root(root) / "superpixels" / f"{name}-{count}{options}.safetensors"
 
 
 def _header(name: str, images: Images, colour: bool, edge_values: bool) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The synthetic data sets of Section 5.1: DictionaryLookup and HeteroEdgeCount.
 
-A seed gives the same graphs on any machine: all draws are integers of a named generator, PCG64, and nothing is rounded.
+A seed gives the same graphs on any machine: all draws are integers of the generator PCG64, and nothing is rounded.
 """
 
 import numpy as np
@@ -17,10 +17,10 @@ from sirgcn.strict import checked
 
 @checked
 def dictionary_lookup(n: int, num_graphs: int = 5000, seed: int = 0) -> list[Data]:
-    r"""DictionaryLookup (Section 5.1, Table 1): find each query's value among the keys.
+    r"""Return DictionaryLookup (Section 5.1, Table 1): the value of each query is to be found among the keys.
 
-    Queries are the nodes :math:`0, \dots, n-1` and keys the nodes :math:`n, \dots, 2n-1`. With a
-    permutation :math:`\pi` drawn anew for each graph,
+    The nodes :math:`0, \dots, n-1` are queries and the nodes :math:`n, \dots, 2n-1` are keys. With a
+    permutation :math:`\pi` that is drawn for each graph,
 
     .. math::
         x_i = (i, n), \qquad x_{n+i} = (i, \pi(i)), \qquad y_i = \pi(i), \qquad i = 0, \dots, n-1,
@@ -28,20 +28,24 @@ def dictionary_lookup(n: int, num_graphs: int = 5000, seed: int = 0) -> list[Dat
     where the value :math:`n` stands for "empty", and every key sends an edge to every query.
 
     Args:
-        n: Keys in a graph, and queries.
-        num_graphs: Graphs to draw; the paper trains on the first 4,000 of 5,000.
-        seed: Of the permutations; no global random state is read or changed.
+        n: The number of keys in a graph, and of queries.
+        num_graphs: The number of graphs. The paper trains on the first 4,000 of 5,000.
+        seed: The seed of the permutations. No global random state is read or changed.
 
     Returns:
         Graphs with ``x`` (int64, ``[2n, 2]``: attribute and value), ``edge_index``
         (``[2, n * n]``), ``query_mask`` (bool, ``[2n]``) and ``y`` (int64, ``[n]``: the queries'
-        values, in the order of ``x[query_mask]``, in a batch too). All graphs share one
+        values, in the order of ``x[query_mask]``, also in a batch). All graphs share one
         ``edge_index`` and one ``query_mask``, which would otherwise take most of the memory; do
         not change them in place.
+
+    >>> graph = dictionary_lookup(n=3, num_graphs=1)[0]
+    >>> graph.x.shape, graph.edge_index.shape, graph.y.sort().values.tolist()
+    (torch.Size([6, 2]), torch.Size([2, 9]), [0, 1, 2])
     """
     x, edge_index, y = _lookups(n, num_graphs, seed)
     query_mask = torch.arange(2 * n) < n
-    # Copies: as a view each would carry all graphs into every pickle and deepcopy.
+    # Copies, because a view would carry all graphs into every pickle and deepcopy.
     return [
         Data(x=inputs.clone(), edge_index=edge_index, query_mask=query_mask, y=target[:n].clone())
         for inputs, target in zip(x, y, strict=True)
@@ -50,9 +54,14 @@ def dictionary_lookup(n: int, num_graphs: int = 5000, seed: int = 0) -> list[Dat
 
 @checked
 def dictionary_lookup_task(n: int, seed: int = 0, num_graphs: int = 5000) -> Task:
-    """The graphs of `dictionary_lookup` as a task (Table 1): the first four fifths train, the rest test.
+    """Return the graphs of `dictionary_lookup` as a task (Table 1): the first four fifths train, the others test.
 
-    Keys have no label; the paper has no validation part. At least two keys: one alone leaves nothing to predict.
+    Keys have no label, and there is no validation part, as in the paper. There are at least two keys, because with one
+    key there is nothing to predict.
+
+    >>> task = dictionary_lookup_task(n=3, num_graphs=5)
+    >>> task.name, task.schema.outputs, len(task.splits[0].train)
+    ('DictionaryLookup(3)', 3, 4)
     """
     check_at_least(2, n=n, num_graphs=num_graphs)
     x, edge_index, y = _lookups(n, num_graphs, seed)
@@ -71,7 +80,7 @@ def dictionary_lookup_task(n: int, seed: int = 0, num_graphs: int = 5000) -> Tas
 
 @checked
 def hetero_edge_count(c: int, num_graphs: int = 5000, seed: int = 0, max_nodes: int = 50) -> list[Data]:
-    r"""HeteroEdgeCount (Section 5.1, Table 2): count the edges between nodes of different labels.
+    r"""Return HeteroEdgeCount (Section 5.1, Table 2): the edges between nodes of different labels are to be counted.
 
     For each graph, with :math:`\mathcal{U}` uniform and both ends included,
 
@@ -81,18 +90,23 @@ def hetero_edge_count(c: int, num_graphs: int = 5000, seed: int = 0, max_nodes: 
         x_u \sim \mathcal{U}\{0, \dots, c-1\}, \qquad
         y = \sum_{(v, u) \in \mathcal{E}} [x_v \neq x_u],
 
-    the edges drawn without replacement from the :math:`n^2` ordered pairs: self-loops occur,
+    where edges are drawn without replacement from the :math:`n^2` ordered pairs: self-loops occur,
     repeated edges do not.
 
     Args:
-        c: Labels.
-        num_graphs: Graphs to draw; the paper trains on the first 4,000 of 5,000.
-        seed: Of all draws; no global random state is read or changed.
-        max_nodes: Nodes of the largest possible graph.
+        c: The number of labels.
+        num_graphs: The number of graphs. The paper trains on the first 4,000 of 5,000.
+        seed: The seed of all draws. No global random state is read or changed.
+        max_nodes: The number of nodes of the largest possible graph.
 
     Returns:
         Graphs with ``x`` (int64, ``[n]``: the labels), ``edge_index`` (``[2, edges]``) and ``y``
         (float32, ``[1]``: the raw count, not normalised).
+
+    >>> graph = hetero_edge_count(c=2, num_graphs=1)[0]
+    >>> source, target = graph.edge_index
+    >>> graph.y.item() == (graph.x[source] != graph.x[target]).sum().item()
+    True
     """
     graphs, nodes, edges = _counts(c, num_graphs, seed, max_nodes)
     local = graphs.edge_index - torch.repeat_interleave(nodes.cumsum(0) - nodes, edges)
@@ -104,9 +118,13 @@ def hetero_edge_count(c: int, num_graphs: int = 5000, seed: int = 0, max_nodes: 
 
 @checked
 def hetero_edge_count_task(c: int, seed: int = 0, num_graphs: int = 5000, max_nodes: int = 50) -> Task:
-    """The graphs of `hetero_edge_count` as a task (Table 2): the first four fifths train, the rest test.
+    """Return the graphs of `hetero_edge_count` as a task (Table 2): the first four fifths train, the others test.
 
-    The paper has no validation part.
+    There is no validation part, as in the paper.
+
+    >>> task = hetero_edge_count_task(c=3, num_graphs=5)
+    >>> task.metric, task.schema.vocabularies
+    ('mse', (3,))
     """
     check_at_least(2, num_graphs=num_graphs)
     graphs, _, _ = _counts(c, num_graphs, seed, max_nodes)
@@ -121,7 +139,7 @@ def _task(name: str, graphs: Graphs, schema: Schema, seed: int, loss: str, metri
 
 
 def _lookups(n: int, num_graphs: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """x `[G, 2n, 2]`, the edges of one graph, and y `[G, 2n]` with -1 at the keys."""
+    """Return x `[G, 2n, 2]`, the edges of one graph, and y `[G, 2n]` with -1 at the keys."""
     check_at_least(1, n=n, num_graphs=num_graphs)
     check_at_least(0, seed=seed)
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -135,7 +153,7 @@ def _lookups(n: int, num_graphs: int, seed: int) -> tuple[torch.Tensor, torch.Te
 
 
 def _counts(c: int, num_graphs: int, seed: int, max_nodes: int) -> tuple[Graphs, torch.Tensor, torch.Tensor]:
-    """The graphs, and the numbers of their nodes and edges."""
+    """Return the graphs, and the numbers of their nodes and edges."""
     check_at_least(1, c=c, num_graphs=num_graphs)
     check_at_least(0, seed=seed)
     check_at_least(2, max_nodes=max_nodes)
@@ -145,7 +163,7 @@ def _counts(c: int, num_graphs: int, seed: int, max_nodes: int) -> tuple[Graphs,
     node_ptr, edge_ptr = (np.concatenate([[0], np.cumsum(count)]) for count in (nodes, edges))
     label = rng.integers(c, size=node_ptr[-1])
     edge_index = np.empty((2, edge_ptr[-1]), np.int64)
-    # All graphs of a size at once, a row of pairs for each: the first of a shuffled row are drawn without replacement.
+    # All graphs of a size at once. The first entries of a shuffled row of pairs are a draw without replacement.
     for n in np.unique(nodes).tolist():
         same = np.flatnonzero(nodes == n)
         pairs = rng.permuted(np.tile(np.arange(n * n), (len(same), 1)), axis=1)

@@ -1,4 +1,4 @@
-"""A table as named columns of numbers, categories, lists or ids; a refusal names the file, column, row and value."""
+"""A table with named columns of numbers, categories, lists or ids. Errors name the file, column, row and value."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,16 +16,16 @@ from sirgcn.data.tables.typed import check_lengths, days, of_series, texts
 from sirgcn.data.validate import DataError
 from sirgcn.spreadsheet import csv_text
 
-Kind = Literal["numeric", "boolean", "categorical", "list", "time"]
+ColumnType = Literal["numeric", "boolean", "categorical", "list", "time"]
 """What a column holds."""
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+COLUMN_TYPES: tuple[ColumnType, ...] = get_args(ColumnType)
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
-"""Texts that stand for a missing value in a text file. An id is read as it stands and cannot be missing."""
+"""Texts that stand for a missing value in a text file. This does not apply to ids, which cannot be missing."""
 
 BLANK = ("",)
-"""What is missing in every source, whatever stands for it besides: no text, or white space alone."""
+"""What is missing in every source: an empty text, or white space alone."""
 
 DATE = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -35,11 +35,11 @@ TRUE = "[Tt]rue|TRUE"
 TRUTH = f"{TRUE}|[Ff]alse|FALSE"
 LIST = r"\[[^\[\]]*\]"
 
-EXPECTED: dict[Kind, str] = {
+EXPECTED: dict[ColumnType, str] = {
     "numeric": "a number",
     "boolean": "true or false",
     "categorical": "text, a number or a truth value",
-    "list": "numbers in brackets, parted by commas",
+    "list": "numbers in brackets, separated by commas",
     "time": "a date such as 2024-01-31, with or without a time of day",
 }
 
@@ -52,24 +52,24 @@ class Frame:
 
     Args:
         source: the name of the file or object.
-        columns: `Text` (as it stands in a text file), pandas' columns, or numbers `[rows, width]`.
-        rows: each row's number in the source, counted from 1.
-        missing: texts that stand for a missing value, in a text file; blanks do in all.
-        kinds: what columns hold, where that has been said.
-        index: ids of the rows that are no column.
+        columns: columns by name: `Text` from a text file, columns of pandas, or numbers `[rows, width]`.
+        rows: the number of each row in the source, counted from 1.
+        missing: texts that stand for a missing value in a text file. Blanks do in every source.
+        types: the types of columns, if the source or the caller gives them.
+        index: the ids of the rows, if they are not in a column.
     """
 
     source: str
     columns: Mapping[str, Any]
     rows: Ints
     missing: tuple[str, ...] = ()
-    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    types: Mapping[str, ColumnType] = field(default_factory=dict)
     index: "pd.Index[Any] | None" = None
     _cache: dict[tuple[str, str], Any] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def from_pandas(cls, source: str, frame: pd.DataFrame) -> "Frame":
-        """From a pandas frame; its index holds the ids where no column does."""
+        """Return the table of a pandas frame; its index has the ids if no column has them."""
         names = [str(name) for name in frame.columns]
         check_names(source, names)
         columns = {name: frame.iloc[:, place] for place, name in enumerate(names)}
@@ -79,37 +79,35 @@ class Frame:
         return len(self.rows)
 
     def error(self, message: str, column: str, place: int | None = None, value: Any = None) -> DataError:
-        """A refusal of the value at a place of a column."""
+        """Return the error for a value of a column."""
         return DataError(message, column, self.source, None if place is None else int(self.rows[place]), value)
 
     def find(self, argument: str, name: str) -> str:
-        """A column that the caller named."""
+        """Return a column name of the caller, or raise if there is no such column."""
         if name not in self.columns:
             known = ", ".join(map(repr, self.columns)) or "none"
             raise DataError(f"expected a column of {self.source} ({known}), got {name!r}", argument, value=name)
         return name
 
     def take(self, keep: Bools | Ints) -> "Frame":
-        """The rows of a mask, or at these places."""
-        columns = {
-            name: column.iloc[keep]
-            if isinstance(column, pd.Series)
-            else column.take(keep)
-            if _is_text(column)
-            else column[keep]
-            for name, column in self.columns.items()
-        }
+        """Return the rows of a mask, or at these places."""
+        columns = {name: _rows_of(column, keep) for name, column in self.columns.items()}
         index = None if self.index is None else self.index[keep]
         return replace(self, columns=columns, rows=self.rows[keep], index=index)
 
+    def with_types(self, types: Mapping[str, ColumnType]) -> "Frame":
+        """Return the table with the types of some columns given; other columns are ignored."""
+        own = {name: column_type for name, column_type in types.items() if name in self.columns}
+        return replace(self, types={**self.types, **own})
+
     def only(self, names: Iterable[str]) -> "Frame":
-        """Some of the columns."""
+        """Return the table with only these columns."""
         return replace(self, columns={name: self.columns[name] for name in names})
 
     def ids(self, column: str | None) -> tuple[Text, Objects]:
-        """A column of ids (None: the index) as text, and as they are.
+        """Return a column of ids (None: the index) as text, and as they were given.
 
-        Text stays as it stands; a whole number is written without a decimal point, whatever type holds it.
+        Text is unchanged. A whole number is written without a decimal point, whatever its type.
         """
         values = self.index if column is None else self.columns[column]
         label = "id" if column is None else column
@@ -126,28 +124,28 @@ class Frame:
             raise self.error("expected an id, got none", label, int(absent.argmax()))
         return text, text.objects() if _is_text(values) else np.asarray(values)
 
-    def kind(self, column: str) -> Kind | None:
-        """What a column holds: what was said, what its type says, or what all its texts are; None if it is empty."""
-        if column in self.kinds:
-            return self.kinds[column]
-        kind: Kind | None = self._once(column, "kind", lambda: self._find_kind(column))
-        return kind
+    def type_of(self, column: str) -> ColumnType | None:
+        """Return the type of a column: as given, or as its pandas type or all texts suggest; None if it is empty."""
+        if column in self.types:
+            return self.types[column]
+        column_type: ColumnType | None = self._once(column, "column_type", lambda: self._find_type(column))
+        return column_type
 
-    def _find_kind(self, column: str) -> Kind | None:
-        kind, values = self._held(column)
+    def _find_type(self, column: str) -> ColumnType | None:
+        column_type, values = self._held(column)
         absent = self.absent(column)
         if absent.all():
             return None
         if not _is_text(values):
-            return kind
-        kind = kind or _form(values.take(~absent))
-        if kind == "categorical":
+            return column_type
+        column_type = column_type or _form(values.take(~absent))
+        if column_type == "categorical":
             self._check_numerals(column)
-        return kind
+        return column_type
 
     def doubts(self, column: str) -> str | None:
-        """What is odd about a column of categories that nobody said to be one: that half of it looks like numbers."""
-        if column in self.kinds or self.kind(column) != "categorical":
+        """Return a doubt in words if half of a column of categories looks like numbers and its type was not given."""
+        if column in self.types or self.type_of(column) != "categorical":
             return None
         numerals = self._numerals(column)
         text = numerals.doubtful()
@@ -157,21 +155,21 @@ class Frame:
         shown = f"{self.value(column, place)!r} in row {self.rows[place]}"
         return (
             f"{numerals.count:,} of {len(numerals):,} texts look like numbers, such as {shown}, and are read as "
-            f"categories; kinds={{{column!r}: 'categorical'}} says that they are"
+            f"categories; types={{{column!r}: 'categorical'}} confirms it"
         )
 
     def _check_numerals(self, column: str) -> None:
         values = self.columns[column]
         is_typed = isinstance(values, pd.Series)
         if is_typed and isinstance(values.dtype, pd.CategoricalDtype):
-            # Its type says that they are categories.
+            # Its pandas type says that the column holds categories.
             return
         numerals = self._numerals(column)
         text = numerals.mistake(is_typed)
         if text is not None:
             place = int(np.flatnonzero(~self.absent(column))[text])
             value = self.value(column, place)
-            said = f"if these are categories, say kinds={{{column!r}: 'categorical'}}"
+            said = f"if these are categories, say types={{{column!r}: 'categorical'}}"
             raise self.error(f"{numerals.complaint(value)}; {said}", column, place, value)
 
     def _numerals(self, column: str) -> Numerals:
@@ -181,7 +179,7 @@ class Frame:
         return found
 
     def absent(self, column: str) -> Bools:
-        """Where a column has no value."""
+        """Return where a column has no value."""
         return self._once(column, "absent", lambda: self._find_absent(column))
 
     def _find_absent(self, column: str) -> Any:
@@ -190,39 +188,44 @@ class Frame:
             return values.null() | values.isin((*BLANK, *self.missing))
         return np.isnan(values) if values.ndim == 1 else np.isnan(values).all(axis=1)
 
-    def numbers(self, column: str, kind: Kind = "numeric") -> Floats:
-        """A column as numbers, NaN where there is none; truth as 0 and 1, times in days since 1970 (UTC)."""
-        return self._once(column, kind, lambda: self._find_numbers(column, kind))
+    def numbers(self, column: str, column_type: ColumnType = "numeric") -> Floats:
+        """Return a column as numbers, NaN if missing; truth values are 0 and 1, times are days since 1970 (UTC)."""
+        return self._once(column, column_type, lambda: self._find_numbers(column, column_type))
 
-    def _find_numbers(self, column: str, kind: Kind) -> Floats:
+    def _find_numbers(self, column: str, column_type: ColumnType) -> Floats:
         held, values = self._held(column)
-        if not _is_text(values):
-            if values.ndim == 2 or (kind == "time") != (held == "time"):
-                raise self._unexpected(column, kind, 0)
-            wrong = (values != 0) & (values != 1) & ~np.isnan(values)
-            if kind == "boolean" and wrong.any():
-                raise self._unexpected(column, kind, int(wrong.argmax()))
-            return self._checked(column, values)
+        if _is_text(values):
+            return self._checked(column, self._parse_numbers(column, values, column_type))
+        if values.ndim == 2 or (column_type == "time") != (held == "time"):
+            raise self._unexpected(column, column_type, 0)
+        wrong = (values != 0) & (values != 1) & ~np.isnan(values)
+        if column_type == "boolean" and wrong.any():
+            raise self._unexpected(column, column_type, int(wrong.argmax()))
+        return self._checked(column, values)
+
+    def _parse_numbers(self, column: str, values: Text, column_type: ColumnType) -> Floats:
+        """Return the numbers that texts stand for, NaN if missing."""
         absent = self.absent(column)
         places, here = np.flatnonzero(~absent), values.take(~absent)
-        self._require(column, kind, places, here.matches({"boolean": f"{TRUTH}|[01]", "time": DATE}.get(kind, NUMBER)))
+        form = {"boolean": f"{TRUTH}|[01]", "time": DATE}.get(column_type, NUMBER)
+        self._require(column, column_type, places, here.matches(form))
         found = np.full(len(values), np.nan)
-        if kind == "time":
+        if column_type == "time":
             times = days(pd.Series(here.objects()))
-            self._require(column, kind, places, ~np.isnan(times))
+            self._require(column, column_type, places, ~np.isnan(times))
             found[places] = times
         else:
-            found[places] = here.matches(f"{TRUE}|1") if kind == "boolean" else here.floats()
-        return self._checked(column, found)
+            found[places] = here.matches(f"{TRUE}|1") if column_type == "boolean" else here.floats()
+        return found
 
     def categories(self, column: str) -> Objects:
-        """A column as texts, None where there is none.
+        """Return a column as texts, None if missing.
 
-        1 and 1.0 are one category, and so are True and true, and x with and without white space around it.
+        These are the same category: 1 and 1.0, True and true, and a text with and without white space around it.
         """
         raw = self.columns[column]
         if not _is_text(raw):
-            held = None if column in self.kinds else self._held(column)[0]
+            held = None if column in self.types else self._held(column)[0]
             if held in ("list", "time") or isinstance(raw, np.ndarray):
                 raise self._unexpected(column, "categorical", 0)
             if held == "numeric":
@@ -235,12 +238,12 @@ class Frame:
         return found
 
     def trimmed(self, column: str) -> int:
-        """How many categories have white space around them, which is not read."""
+        """Return how many categories have white space around them, which is removed."""
         values = self._held(column)[1]
         return int((values.spaced() & ~self.absent(column)).sum()) if _is_text(values) else 0
 
     def vectors(self, column: str) -> Floats:
-        """A column of lists of one length as numbers `[rows, length]`, a row of NaN where there is none."""
+        """Return a column of lists of one length as numbers `[rows, length]`, with a row of NaN for a missing list."""
         _, values = self._held(column)
         absent = self.absent(column)
         if not _is_text(values):
@@ -258,18 +261,18 @@ class Frame:
         found[places] = items.floats().reshape(len(here), -1)
         return self._checked(column, found, absent)
 
-    def _held(self, column: str) -> tuple[Kind | None, Any]:
-        """The kind that a column's type says (None for the text of a file), and its text or numbers."""
+    def _held(self, column: str) -> tuple[ColumnType | None, Any]:
+        """Return the type that the pandas type suggests (None for the text of a file), and the text or numbers."""
         values = self.columns[column]
         if not isinstance(values, pd.Series):
             return None if _is_text(values) else "list", values
-        if self.kinds.get(column) == "categorical" and values.dtype.kind in "OmMc":
-            # Also values that have no kind together.
+        if self.types.get(column) == "categorical" and values.dtype.kind in "OmMc":
+            # This also covers columns whose values have no common type.
             return "categorical", self._once(column, "texts", lambda: as_text(texts(values)))
         return self._once(column, "held", lambda: of_series(values, partial(self._refusal, column)))
 
     def _once(self, column: str, what: str, find: Callable[[], Any]) -> Any:
-        """What is asked for again and again, found once."""
+        """Return a result that is computed once and then cached."""
         if (column, what) not in self._cache:
             self._cache[column, what] = find()
         return self._cache[column, what]
@@ -278,7 +281,7 @@ class Frame:
         return self.error(message, column, place, value)
 
     def _checked(self, column: str, values: Floats, absent: Bools | None = None) -> Floats:
-        """Refuses what is beyond float32, and within lists what is missing."""
+        """Return the numbers, or raise for one outside the range of float32 or one that is missing inside a list."""
         bad = ~np.isnan(values) & ~(np.abs(values) <= LARGEST)
         if absent is not None:
             bad |= np.isnan(values) & ~absent[:, None]
@@ -288,18 +291,18 @@ class Frame:
             raise self.error(f"expected a number within ±{LARGEST:.3g}, got {value}", column, int(place[0]), value)
         return values
 
-    def _require(self, column: str, kind: Kind, places: Ints, fits: Bools) -> None:
+    def _require(self, column: str, column_type: ColumnType, places: Ints, fits: Bools) -> None:
         if not fits.all():
-            raise self._unexpected(column, kind, int(places[~fits][0]))
+            raise self._unexpected(column, column_type, int(places[~fits][0]))
 
-    def _unexpected(self, column: str, kind: Kind, place: int) -> DataError:
+    def _unexpected(self, column: str, column_type: ColumnType, place: int) -> DataError:
         value = self.value(column, place)
-        plain = plainly(value) if kind == "numeric" and isinstance(value, str) else None
+        plain = plainly(value) if column_type == "numeric" and isinstance(value, str) else None
         advice = "" if plain is None else f": write {plain}"
-        return self.error(f"expected {EXPECTED[kind]}, got {value!r}{advice}", column, place, value)
+        return self.error(f"expected {EXPECTED[column_type]}, got {value!r}{advice}", column, place, value)
 
     def value(self, column: str, place: int) -> Any:
-        """What stands at a place of a column."""
+        """Return the value at a place of a column."""
         values = self.columns[column]
         if isinstance(values, pd.Series):
             return _plain(values.iloc[place])
@@ -307,18 +310,18 @@ class Frame:
 
 
 MOST_DROPPED = 1_000_000
-"""Rows that may be left out of a task's tables: a file in which more are wrong is another file than was meant."""
+"""The largest number of rows that may be left out. If more rows are wrong, this is probably the wrong file."""
 
 
 @dataclass
 class Dropped:
-    """Rows that cannot be used: refused, or, if `lenient`, left out and kept here with the reason each."""
+    """Rows that cannot be used. They are refused or, if `lenient` is set, left out and listed here with the reason."""
 
     lenient: bool = False
     rows: list[tuple[str, int, str, str, str]] = field(default_factory=list)
 
     def refuse(self, error: DataError) -> None:
-        """Raise the refusal, or note its row."""
+        """Raise the error, or note its row."""
         if not self.lenient:
             raise error
         if len(self.rows) >= MOST_DROPPED:
@@ -328,13 +331,13 @@ class Dropped:
     def note(
         self, frame: Frame, bad: Bools, column: str, reason: str, hints: Mapping[int, str] = MappingProxyType({})
     ) -> None:
-        """Refuse the first bad row, or note them all; `hints` by place say more."""
+        """Raise for the first bad row, or note all of them; `hints` adds advice for some places."""
         for place in np.flatnonzero(bad)[: None if self.lenient else 1].tolist():
             value = frame.value(column, place)
             self.refuse(frame.error(f"{reason}, got {value!r}{hints.get(place, '')}", column, place, value))
 
     def write(self, path: Path) -> None:
-        """The rows as CSV: table, row, column, value, reason; a value that is a formula to a spreadsheet is text."""
+        """Write the rows as CSV: table, row, column, value, reason. Values that look like formulas are escaped."""
         try:
             with path.open("w", newline="", encoding="utf-8") as file:
                 file.write(csv_text([("table", "row", "column", "value", "reason"), *self.rows]))
@@ -343,7 +346,7 @@ class Dropped:
 
 
 def check_names(source: str, names: Sequence[str]) -> None:
-    """Refuse columns without a name, or with the name of another."""
+    """Raise for a column without a name, or with the name of another column."""
     seen = set()
     for place, name in enumerate(names, start=1):
         if not name:
@@ -354,7 +357,7 @@ def check_names(source: str, names: Sequence[str]) -> None:
 
 
 def sort_names(names: Iterable[str]) -> list[str]:
-    """Names in order: by value where all are numbers."""
+    """Return the names in order: by value if all are numbers, otherwise as text."""
     found = list(names)
     try:
         return sorted(found, key=lambda name: (float(name), name))
@@ -362,14 +365,20 @@ def sort_names(names: Iterable[str]) -> list[str]:
         return sorted(found)
 
 
-def _form(here: Text) -> Kind:
-    """What all texts of a column are."""
-    forms: dict[Kind, str] = {"numeric": NUMBER, "boolean": TRUTH, "list": r"\[(?s:.*)", "time": DATE}
-    return next((kind for kind, form in forms.items() if here.matches(form).all()), "categorical")
+def _rows_of(column: Any, keep: Bools | Ints) -> Any:
+    if isinstance(column, pd.Series):
+        return column.iloc[keep]
+    return column.take(keep) if _is_text(column) else column[keep]
+
+
+def _form(here: Text) -> ColumnType:
+    """Return the type that fits all texts of a column."""
+    forms: dict[ColumnType, str] = {"numeric": NUMBER, "boolean": TRUTH, "list": r"\[(?s:.*)", "time": DATE}
+    return next((column_type for column_type, form in forms.items() if here.matches(form).all()), "categorical")
 
 
 def _plain(value: Any) -> Any:
-    """Of NumPy's numbers Python's, which are shown without their type."""
+    """Return a NumPy scalar as a Python number, whose repr has no type in it."""
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -1,6 +1,6 @@
-"""CSV and TSV files, every value as it stands: by pyarrow where it is installed, else by Python's csv module.
+"""CSV and TSV files, with every value unchanged. The reader is pyarrow if it is installed, otherwise Python's csv.
 
-pandas' reader is no third: it fills short rows without a word.
+The reader of pandas is not used, because it fills short rows silently.
 """
 
 import csv
@@ -20,23 +20,23 @@ from sirgcn.data.tables.numerals import NUMBER
 from sirgcn.data.tables.text import Ints, Text, as_text
 from sirgcn.data.validate import DataError
 
-# pyarrow reads a file in pieces, and a row must fit into one.
+# pyarrow reads a file in blocks, and a row must fit into one block.
 BLOCK = 1 << 26
 
 Ragged = list[tuple[int, int, str]]
-"""Rows with a wrong number of fields: their number, how many they have, what stands there."""
+"""Rows with a wrong number of fields: the number of the row, the number of its fields, and its text."""
 
 
-MORE = "max_unpacked= of load_tables and apply_tables admits more"
-"""What to do about a file that is refused for its size."""
+MORE = "max_unpacked= of load_tables and apply_tables allows more"
+"""The advice for a file that is refused because of its size."""
 
 
 def read_delimited(
     path: Path, delimiter: str, missing: tuple[str, ...], dropped: Dropped, limit: int | None = None
 ) -> Frame:
-    """A text file with a header: UTF-8, with or without a byte order mark; quotes as in RFC 4180.
+    """Return the table of a text file with a header, in UTF-8 with or without a byte order mark; quotes as in RFC 4180.
 
-    Rows are counted from 1 after the header, without blank lines. A .gz file may hold `limit` bytes.
+    Rows are counted from 1 after the header, without blank lines. A .gz file may unpack to `limit` bytes.
     """
     source = str(path)
     data = read_bytes(path, limit).removeprefix(b"\xef\xbb\xbf")
@@ -59,7 +59,7 @@ def read_delimited(
 
 
 def read_bytes(path: Path, limit: int | None = None) -> bytes:
-    """A file as a whole, unpacked if its name ends in .gz: to `limit` bytes at most, default as `Limits` has it."""
+    """Return the bytes of a file, unpacked if its name ends in .gz: at most `limit`, by default those of `Limits`."""
     try:
         with open_gzip(path, limit) if path.suffix == ".gz" else path.open("rb") as file:
             return file.read()
@@ -70,20 +70,20 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
 
 
 def _by_arrow(data: bytes, delimiter: str, width: int, most: int) -> tuple[list[Text], Ints, Ragged]:
-    """The columns, the numbers of their rows, and the ragged rows: of these so many at most, then one is refused."""
+    """Return the columns, the numbers of their rows, and at most `most` rows with a wrong number of fields."""
     from pyarrow import csv as arrow_csv
 
     ragged: Ragged = []
 
     def note(row: Any) -> str:
-        # The header is row 1 of the reader. What comes after the last that is kept does not count: that one is refused.
+        # The header is row 1 of the reader. Further rows do not matter, because the last one that is kept is refused.
         if len(ragged) < most:
             ragged.append((row.number - 1, row.actual_columns, row.text))
         return "skip"
 
     table = arrow_csv.read_csv(
         io.BytesIO(data if data.endswith((b"\n", b"\r")) else data + b"\n"),
-        # Row numbers are known to one thread alone.
+        # Row numbers are known only with a single thread.
         arrow_csv.ReadOptions(
             use_threads=False, block_size=min(max(len(data) + 1, 1 << 16), BLOCK), autogenerate_column_names=True
         ),
@@ -114,10 +114,10 @@ def _records(data: bytes, delimiter: str) -> Iterator[list[str]]:
 
 
 def _check_bytes(source: str, data: bytes, delimiter: str) -> None:
-    """Refuse what is no UTF-8, and quotes that do not enclose a field: readers would guess what they mean."""
+    """Raise for bytes that are no UTF-8, and for quotes inside a field, whose meaning readers would guess."""
 
     def refusal(message: str, place: int) -> DataError:
-        # In the header there is no row.
+        # The header has no row number.
         return DataError(message, "columns", source, data.count(b"\n", 0, place) or None)
 
     if (place := data.find(b"\0")) >= 0:

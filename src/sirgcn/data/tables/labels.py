@@ -1,4 +1,4 @@
-"""Targets and splits of a user's tables."""
+"""The targets of a user's tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,38 +10,39 @@ import torch
 from torch import Tensor
 
 from sirgcn.data.graphs import Level
-from sirgcn.data.metrics import METRICS
-from sirgcn.data.tables.columns import Frame, sort_names
+from sirgcn.data.losses import Targets
+from sirgcn.data.metrics import METRICS, metrics_for
+from sirgcn.data.tables.columns import ColumnType, Frame, sort_names
 from sirgcn.data.tables.roles import known
 from sirgcn.data.tables.structure import Structure
 from sirgcn.data.tables.text import Bools, Objects
 from sirgcn.data.validate import DataError
+from sirgcn.strict import nearest
 
 TARGET_NAMES = ("y", "label", "target", "class")
-# Whole numbers of more values than this are counts or amounts, not classes.
+# If there are more different whole numbers than this, they are counts or amounts and not classes.
 MOST_CLASSES = 20
 
-TaskKind = Literal["classification", "regression"]
-
-OF_CLASSES = ("accuracy", "class_accuracy", "f1")
-OF_TWO = ("roc_auc", "average_precision")
-OF_NUMBERS = ("mae", "mse")
+TaskType = Literal["classification", "regression"]
 
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """The tables of a task, one row per node, edge and graph, in the order of the structure.
+    """The tables of a task in the order of the structure: one row per node, one per edge and one per graph.
 
     Args:
-        structure: nodes and edges.
-        graphs: the table of graphs, where there is one.
+        structure: the nodes and edges.
+        graphs: the table of graphs, if there is one.
     """
 
     structure: Structure
     graphs: Frame | None
 
     def frame(self, level: Level, column: str) -> Frame:
-        """The table of a level that holds a column; of graphs, also the nodes' table if all of a graph agree."""
+        """Return the table of a level that holds a column.
+
+        A column of graphs may also stand in the table of nodes, with the same value in all nodes of a graph.
+        """
         structure = self.structure
         if level == "edge":
             return structure.edges
@@ -67,18 +68,18 @@ class Items:
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Targets and what follows from them.
+    """The targets, with the loss and the metric for them.
 
     Args:
-        level: what they belong to.
-        names: their columns.
-        y: as `Graphs` has it.
-        classes: names of the classes, in order.
-        loss: of `LOSSES`.
-        metric: of `METRICS`.
+        level: what the targets belong to.
+        names: the names of their columns.
+        y: the targets as in `Graphs`.
+        classes: the names of the classes, in order.
+        loss: a name of `LOSSES`.
+        metric: a name of `METRICS`.
         inferred: what was inferred, in words.
         doubts: what is odd about the columns of classes, in words.
-        trimmed: how many classes of a column have white space around them, which is not read.
+        trimmed: for each column, how many classes have white space around them, which is removed.
     """
 
     level: Level
@@ -93,20 +94,20 @@ class Labels:
 
     @property
     def outputs(self) -> int:
-        """What a model gives per row."""
+        """The number of a model's outputs per row."""
         return len(self.classes) or len(self.names)
 
     @property
     def labelled(self) -> Bools:
-        """Which rows have a label."""
+        """A mask of the rows that have a label."""
         missing = torch.isnan(self.y) if self.y.is_floating_point() else self.y < 0
         return ~(missing.all(1) if missing.dim() == 2 else missing).numpy()
 
 
 def find_labels(
-    items: Items, target: Sequence[str], level: Level | None, task: TaskKind | None, metric: str | None
+    items: Items, target: Sequence[str], level: Level | None, task: TaskType | None, metric: str | None
 ) -> Labels:
-    """The targets: their columns, level and kind as the caller says, or as names and values say."""
+    """Return the targets. Their columns, level and type are what the caller says, or what names and values say."""
     tables: dict[Level, Frame | None] = {
         "graph": items.graphs,
         "node": items.structure.nodes,
@@ -117,13 +118,7 @@ def find_labels(
         target, level = _usual_target(tables, level)
         inferred["target"] = target[0]
     if level is None:
-        holding = [name for name, table in tables.items() if table is not None and set(target) <= set(table.columns)]
-        if len(holding) != 1:
-            columns = {name: list(table.columns) for name, table in tables.items() if table is not None}
-            got = f"{' and '.join(holding)} tables have it: say level=" if holding else f"got {columns}"
-            raise DataError(f"expected a column of one table, {got}", "target", value=list(target))
-        level = holding[0]
-        inferred["level"] = level
+        level = inferred["level"] = _level_of(target, tables)
     frames = [items.frame(level, name) for name in target]
     for frame, name in zip(frames, target, strict=True):
         frame.find("target", name)
@@ -131,72 +126,104 @@ def find_labels(
         labels = _one_target(frames[0], target[0], level, task, metric)
     else:
         labels = _several_targets(frames, tuple(target), level, task, metric)
-    y = labels.y
-    if level == "edge":
-        y = y[torch.from_numpy(items.structure.rows)]
-        # The added way of an edge is no second example.
-        y[torch.from_numpy(items.structure.added)] = float("nan") if y.is_floating_point() else -1
+    y = _per_edge(labels.y, items.structure) if level == "edge" else labels.y
     return replace(labels, y=y, inferred={**inferred, **labels.inferred})
 
 
+def _level_of(target: Sequence[str], tables: Mapping[Level, Frame | None]) -> Level:
+    """Return the level of the one table that has all target columns."""
+    columns = {level: list(table.columns) for level, table in tables.items() if table is not None}
+    holding = [level for level, names in columns.items() if set(target) <= set(names)]
+    if len(holding) != 1:
+        got = f"{' and '.join(holding)} tables have it: say level=" if holding else f"got {columns}"
+        raise DataError(f"expected a column of one table, {got}", "target", value=list(target))
+    return holding[0]
+
+
+def _per_edge(y: Tensor, structure: Structure) -> Tensor:
+    """Return the targets of edges, from those of the rows of their table."""
+    y = y[torch.from_numpy(structure.rows)]
+    # The reverse that was added to an edge is not a second example.
+    y[torch.from_numpy(structure.added)] = float("nan") if y.is_floating_point() else -1
+    return y
+
+
 def _usual_target(tables: Mapping[Level, Frame | None], level: Level | None) -> tuple[list[str], Level]:
-    # The target of a graph may stand in the table of nodes.
-    levels: list[Level] = list(tables) if level is None else ["graph", "node"] if level == "graph" else [level]
-    found = [(name, known(table, TARGET_NAMES)) for name in levels if (table := tables[name]) is not None]
-    names = [(name, column) for name, column in found if column is not None]
-    if not names or (level is None and len(names) > 1):
+    """Return the column that has one of the usual names of a target, and its level."""
+    found = []
+    for name in _levels_to_search(tables, level):
+        table = tables[name]
+        column = None if table is None else known(table, TARGET_NAMES)
+        if column is not None:
+            found.append((name, column))
+    if not found or (level is None and len(found) > 1):
         usual = ", ".join(TARGET_NAMES)
-        raise DataError(f"expected the target's column, or one of {usual}, got {len(names)} of them", "target")
-    ((where, column), *_) = names
+        raise DataError(f"expected the target's column, or one of {usual}, got {len(found)} of them", "target")
+    where, column = found[0]
     return [column], level or where
 
 
-def _one_target(frame: Frame, name: str, level: Level, task: TaskKind | None, metric: str | None) -> Labels:
-    kind = frame.kind(name)
-    if kind is None:
+def _levels_to_search(tables: Mapping[Level, Frame | None], level: Level | None) -> list[Level]:
+    if level is None:
+        return list(tables)
+    # The target of a graph may stand in the table of nodes.
+    return ["graph", "node"] if level == "graph" else [level]
+
+
+def _one_target(frame: Frame, name: str, level: Level, task: TaskType | None, metric: str | None) -> Labels:
+    column_type = frame.type_of(name)
+    if column_type is None:
         raise frame.error("expected labels, got none", name)
-    if kind == "list":
+    if column_type == "list":
         raise frame.error("expected one number or class in a row, got lists; several targets are several columns", name)
     inferred = {}
     if task is None:
-        task, inferred["task"] = _infer_task(frame, name, kind)
-    if task == "regression":
-        numbers = frame.numbers(name, kind if kind in ("boolean", "time") else "numeric")
-        y = torch.tensor(numbers, dtype=torch.float32)
-        metric = _metric(metric, OF_NUMBERS)
-        return Labels(level, (name,), y, (), "mse" if metric == "mse" else "l1", metric, inferred)
+        task, inferred["task"] = _infer_task(frame, name, column_type)
+    if task == "classification":
+        return _classes(frame, name, level, metric, inferred)
+    numbers = frame.numbers(name, column_type if column_type in ("boolean", "time") else "numeric")
+    return _numbers(torch.tensor(numbers, dtype=torch.float32), (name,), level, metric, inferred)
+
+
+def _infer_task(frame: Frame, name: str, column_type: ColumnType) -> tuple[TaskType, str]:
+    """Return the type of the task that a target's values suggest, and the reason in words."""
+    if column_type == "boolean":
+        return "classification", f"classification: {name!r} holds truth values"
+    if column_type == "categorical":
+        return "classification", f"classification: {name!r} holds names"
+    numbers = np.unique(frame.numbers(name, column_type))
+    numbers = numbers[~np.isnan(numbers)]
+    if column_type == "numeric" and len(numbers) <= MOST_CLASSES and (numbers == np.floor(numbers)).all():
+        return "classification", f"classification: {name!r} holds {len(numbers)} different whole numbers"
+    return "regression", f"regression: {name!r} holds {len(numbers):,} different numbers"
+
+
+def _classes(frame: Frame, name: str, level: Level, metric: str | None, inferred: dict[str, str]) -> Labels:
     texts = frame.categories(name)
     classes = sort_names({text for text in texts if text is not None})
     if len(classes) < 2:
         raise frame.error(f"expected at least two classes, got {', '.join(classes) or 'none'}", name)
-    y = torch.from_numpy(codes_of(texts, classes))
-    metric = _metric(metric, OF_CLASSES + OF_TWO if len(classes) == 2 else OF_CLASSES)
     doubts, trimmed = frame.doubts(name), frame.trimmed(name)
     return Labels(
         level,
         (name,),
-        y,
+        torch.from_numpy(codes_of(texts, classes)),
         tuple(classes),
         "cross_entropy",
-        metric,
+        _metric(metric, "two classes" if len(classes) == 2 else "classes"),
         inferred,
         {} if doubts is None else {name: doubts},
         {name: trimmed} if trimmed else {},
     )
 
 
-def _infer_task(frame: Frame, name: str, kind: str) -> tuple[TaskKind, str]:
-    if kind in ("categorical", "boolean"):
-        return "classification", f"classification: {name!r} holds {'truth values' if kind == 'boolean' else 'names'}"
-    numbers = np.unique(frame.numbers(name, "time" if kind == "time" else "numeric"))
-    numbers = numbers[~np.isnan(numbers)]
-    if kind == "numeric" and len(numbers) <= MOST_CLASSES and (numbers == np.floor(numbers)).all():
-        return "classification", f"classification: {name!r} holds {len(numbers)} different whole numbers"
-    return "regression", f"regression: {name!r} holds {len(numbers):,} different numbers"
+def _numbers(y: Tensor, names: tuple[str, ...], level: Level, metric: str | None, inferred: dict[str, str]) -> Labels:
+    metric = _metric(metric, "numbers")
+    return Labels(level, names, y, (), METRICS[metric].loss or "l1", metric, inferred)
 
 
 def _several_targets(
-    frames: Sequence[Frame], names: tuple[str, ...], level: Level, task: TaskKind | None, metric: str | None
+    frames: Sequence[Frame], names: tuple[str, ...], level: Level, task: TaskType | None, metric: str | None
 ) -> Labels:
     numbers = np.column_stack([frame.numbers(name) for frame, name in zip(frames, names, strict=True)])
     if np.isnan(numbers).all():
@@ -204,26 +231,34 @@ def _several_targets(
     inferred = {}
     outside = ~np.isnan(numbers) & (numbers != 0) & (numbers != 1)
     if task is None:
-        task = "regression" if outside.any() else "classification"
-        inferred["task"] = f"{task}: {len(names)} columns of {'numbers' if outside.any() else '0 and 1'}"
+        task, held = ("regression", "numbers") if outside.any() else ("classification", "0 and 1")
+        inferred["task"] = f"{task}: {len(names)} columns of {held}"
     y = torch.from_numpy(numbers).float()
     if task == "regression":
-        metric = _metric(metric, OF_NUMBERS)
-        return Labels(level, names, y, (), "mse" if metric == "mse" else "l1", metric, inferred)
+        return _numbers(y, names, level, metric, inferred)
     if outside.any():
         row, column = np.argwhere(outside)[0].tolist()
         value = float(numbers[row, column])
         raise frames[column].error(f"expected 0 or 1 in several targets, got {value}", names[column], row, value)
-    return Labels(level, names, y, (), "binary_cross_entropy", _metric(metric, OF_TWO), inferred)
+    # Each target is a task with two classes of its own, so an accuracy over all of them would say little.
+    fitting = [name for name in METRICS if METRICS[name].targets == "two classes"]
+    return Labels(level, names, y, (), "binary_cross_entropy", _choose(metric, fitting), inferred)
 
 
-def _metric(metric: str | None, fitting: tuple[str, ...]) -> str:
-    if metric is not None and metric not in fitting:
-        hint = "" if metric in METRICS else f"; all are {', '.join(METRICS)}"
+def _metric(metric: str | None, targets: Targets) -> str:
+    """Return the metric that the caller names, or the default one for such targets."""
+    return _choose(metric, metrics_for(targets))
+
+
+def _choose(metric: str | None, fitting: Sequence[str]) -> str:
+    if metric is None:
+        return fitting[0]
+    if metric not in fitting:
+        hint = "" if metric in METRICS else nearest(metric, METRICS)
         raise DataError(f"expected a metric for these targets ({', '.join(fitting)}), got {metric!r}{hint}", "metric")
-    return metric or fitting[0]
+    return metric
 
 
 def codes_of(texts: Objects, classes: Sequence[str]) -> Any:
-    """Each text's number among the classes, -1 for none."""
+    """Return the index of each text among the classes, -1 for texts that are no class."""
     return pd.Index(np.array(classes, dtype=object)).get_indexer(pd.Index(texts)).astype(np.int64)

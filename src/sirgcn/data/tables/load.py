@@ -1,4 +1,4 @@
-"""A user's own tables as a task: ids mapped, columns encoded, targets, splits; and new tables at prediction."""
+"""The last step of the pipeline: tables to a task for training, and new tables to graphs for predictions."""
 
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -14,11 +14,11 @@ from sirgcn.data.graphs import Graphs, Level
 from sirgcn.data.molecules import ATOM_VOCABULARIES, BOND_VOCABULARIES
 from sirgcn.data.schema import Schema
 from sirgcn.data.splits import Split
-from sirgcn.data.tables.columns import MISSING, Dropped, Frame, Kind
-from sirgcn.data.tables.features import Unknown, as_categories, encode, input_columns, vocabularies
-from sirgcn.data.tables.labels import Items, TaskKind, find_labels
+from sirgcn.data.tables.columns import MISSING, ColumnType, Dropped, Frame
+from sirgcn.data.tables.features import Unknown, encode, input_columns, vocabularies, width_of
+from sirgcn.data.tables.labels import Items, TaskType, find_labels
 from sirgcn.data.tables.preprocessing import Fitting, Preprocessing
-from sirgcn.data.tables.read import read_tables
+from sirgcn.data.tables.read import Source, read_tables
 from sirgcn.data.tables.roles import Roles, Tables, find_roles, known
 from sirgcn.data.tables.splits import find_splits
 from sirgcn.data.tables.structure import connect, count_repeats, read_molecules
@@ -44,9 +44,9 @@ def load_tables(
     smiles: str | None = None,
     features: Sequence[str] | None = None,
     edge_features: Sequence[str] | None = None,
-    kinds: Mapping[str, Kind] | None = None,
+    types: Mapping[str, ColumnType] | None = None,
     directed: bool | None = None,
-    task: TaskKind | None = None,
+    task: TaskType | None = None,
     metric: str | None = None,
     seed: int = 0,
     fractions: tuple[float, float, float] = (0.6, 0.2, 0.2),
@@ -57,62 +57,82 @@ def load_tables(
     max_unpacked: int | None = None,
     name: str | None = None,
 ) -> Task:
-    """A task from a user's own tables; `describe` shows all that was inferred.
+    """Return a task from a user's own tables. `task.describe()` shows everything that was inferred.
 
-    A table is a path (.csv, .tsv, also with .gz; .parquet), a pandas frame, or anything with `__arrow_c_stream__` or
-    `__dataframe__`. In the place of `nodes` may stand what holds a graph as a whole: a NetworkX graph, a .graphml or
-    .npz file, PyG's `Data` or a list of them; or, with `smiles`, a table of molecules.
+    A table is a path (.csv, .tsv, also with .gz; .parquet), a pandas frame, or any object with `__arrow_c_stream__` or
+    `__dataframe__`. The argument `nodes` may also be a whole graph: a NetworkX graph, a .graphml or .npz file, or PyG's
+    `Data` or a list of them. With `smiles` it is a table of molecules.
 
     Args:
-        nodes: one row per node; without it, nodes are what the edges name.
+        nodes: one row per node. Without this table, the nodes are the ends of edges.
         edges: one row per edge.
-        target: the column of the targets, or several; default: y, label, target or class.
-        graphs: one row per graph, with a graph's target and part of the split.
-        level: what the target belongs to; default: the table that has it. "graph" also takes a column of the nodes
-            that is the same in all nodes of a graph.
-        id: the nodes' ids; default: id, node_id or node, or a pandas frame's index. Ids are compared as text, exactly
-            as they stand: 007 is not 7, and NA is an id. Ids that differ by white space alone are refused.
-        source: where an edge starts; default: the usual names (source, src, from, ...).
-        destination: where it ends (target, destination, dst, to, ...).
-        graph: the graph of a node, and of an edge if the edges have it too (then ids may repeat from graph to graph);
-            default: graph_id or graph.
-        split: a column with train, val and test; default: split, or else a split that is drawn from `seed`.
-        smiles: a column of molecules; default: smiles, where there are no edges. Needs the extra `chem`.
-        features: columns of the nodes to use; default: all others.
-        edge_features: columns of the edges to use; default: all others.
-        kinds: what columns hold, where it is not what their values say: numeric, boolean, categorical, list or time.
-            Texts that nearly all look like numbers ("3,14", "$5", "5 kg") are refused unless they are said to be
-            categorical.
-        directed: whether an edge goes one way only; default: as the source says, else no. Undirected, every edge is
-            there both ways, equally often: a row without a partner the other way gets one, with the same features.
-        task: default: classification of names, truth values and up to 20 different whole numbers, else regression.
-        metric: of `METRICS`; default: accuracy, mae, or roc_auc for several targets of 0 and 1.
-        seed: of a split that is drawn.
-        fractions: of train, val and test in a split that is drawn.
-        standardise: numbers to mean 0 and deviation 1 over the training rows.
-        missing: texts that stand for a missing value in a text file; in every source, empty texts and blanks do.
-        on_error: "skip" leaves out rows with a wrong number of fields, edges to unknown nodes and molecules that
-            cannot be read, counts them and writes them to `dropped` with the reason; all else is refused always.
-        dropped: the file for them.
-        max_unpacked: bytes that a compressed file (.gz, .npz, Parquet) may take when unpacked; default: 100 times the
-            size of a .gz file or 100 MiB, 200 times the size of the others or 1 GiB, whichever is more, and 16 GiB at
-            most.
-        name: of the task; default: of the file.
+        target: the column of the targets, or several columns; default: y, label, target or class.
+        graphs: one row per graph, with its target and its part of the split.
+        level: what the target belongs to; default: the level of the table that has it. With "graph", the target may
+            also be a column of the nodes that has one value in all nodes of a graph.
+        id: the column of the nodes' ids; default: id, node_id or node, or the index of a pandas frame. Ids are compared
+            as text, exactly as they stand: 007 is not 7, and NA is an id. Ids that differ only by white space are
+            refused.
+        source: the column where an edge starts; default: the usual names (source, src, from, ...).
+        destination: the column where an edge ends; default: the usual names (target, destination, dst, to, ...).
+        graph: the column with the graph of a node; default: graph_id or graph. If the table of edges has this column,
+            too, ids may repeat from graph to graph.
+        split: a column with train, val and test; default: split. Without it, the split is drawn from `seed`.
+        smiles: a column of molecules; default: smiles, if there are no edges. It needs the extra `chem`.
+        features: the columns of the nodes to use; default: all others.
+        edge_features: the columns of the edges to use; default: all others.
+        types: the types of columns whose values suggest another one: numeric, boolean, categorical, list or time. Texts
+            that nearly all look like numbers ("3,14", "$5", "5 kg") are refused unless their type is categorical.
+        directed: whether an edge has one direction only; default: what the source says, otherwise no. Undirected edges
+            run in both directions, equally often: a row without a partner in the other direction gets one, with the
+            same features.
+        task: classification or regression; default: classification for names, truth values and up to 20 different
+            whole numbers, otherwise regression.
+        metric: a name of `METRICS`; default: accuracy, mae, or roc_auc for several targets of 0 and 1.
+        seed: the seed of a split that is drawn.
+        fractions: the fractions of train, val and test in a split that is drawn.
+        standardise: whether numbers are scaled to mean 0 and deviation 1 over the training rows.
+        missing: texts that stand for a missing value in a text file. Empty texts and blanks do so in every source.
+        on_error: "skip" leaves out rows with a wrong number of fields, edges to unknown nodes and unreadable molecules.
+            They are counted, and written to `dropped` with the reason. Other errors are always raised.
+        dropped: the file for the rows that are left out.
+        max_unpacked: the number of bytes to which a compressed file (.gz, .npz, Parquet) may be unpacked; default: 100
+            times the size of a .gz file or 100 MiB, 200 times the size of other files or 1 GiB, whichever is more, and
+            at most 16 GiB.
+        name: the name of the task; default: the name of the file.
 
     Raises:
-        DataError: names the file, column, row and value that cannot be used.
+        DataError: if data cannot be used; the error names the file, column, row and value.
+
+    >>> import pandas as pd
+    >>> nodes = pd.DataFrame({"id": list("abcdef"), "size": [1, 2, 3, 4, 5, 6], "label": ["x", "y"] * 3})
+    >>> edges = pd.DataFrame({"source": list("abcde"), "target": list("bcdef")})
+    >>> task = load_tables(nodes, edges)
+    >>> task.classes, task.metric, task.graphs.num_edges
+    (('x', 'y'), 'accuracy', 10)
     """
     left_out = _dropped(on_error, dropped)
     given = {"id": id, "source": source, "destination": destination, "graph": graph, "smiles": smiles}
-    found = read(nodes, edges, graphs, level, given, directed, tuple(missing), kinds or {}, left_out, max_unpacked)
+    tables = Source(nodes, edges, graphs, tuple(missing), max_unpacked)
+    found = read(tables, level, given, directed, types or {}, left_out)
     labels = find_labels(found.items, [target] if isinstance(target, str) else list(target), level, task, metric)
     if found.splits and split is None:
         splits, split_column, drawn = found.splits, None, "masks of the source"
     else:
         one, split_column, drawn = find_splits(found.items, labels, split, seed, fractions)
         splits = (one,)
-    fitting = Fitting(found.items, labels, found.roles, found.directed, found.missing, split_column, standardise)
-    preprocessing = fitting.fit(splits[0], features, edge_features)
+    fitting = Fitting(found.items, labels, split_column, standardise)
+    node_columns, edge_columns = fitting.fit(splits[0], found.roles, features, edge_features)
+    preprocessing = Preprocessing(
+        labels.level,
+        found.roles,
+        node_columns,
+        edge_columns,
+        found.directed,
+        tuple(missing),
+        labels.names,
+        labels.classes,
+    )
     x, edge_attr, unseen = found.features(preprocessing, "other")
     if dropped is not None:
         left_out.write(Path(dropped))
@@ -129,7 +149,7 @@ def load_tables(
         classes=labels.classes,
         details={
             "preprocessing": preprocessing,
-            "columns": {"node": input_columns(preprocessing.nodes), "edge": input_columns(preprocessing.edges)},
+            "columns": {"node": input_columns(node_columns), "edge": input_columns(edge_columns)},
             **found.details(),
             "inferred": {**found.inferred(given), **labels.inferred, "split": drawn},
             "missing": fitting.missing,
@@ -146,15 +166,23 @@ def load_tables(
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """New tables as graphs without targets.
+    """New tables as graphs without targets, from `apply_tables`.
 
     Args:
-        graphs: to predict on; all targets are missing.
-        ids: of the nodes, in their order.
-        graph_ids: of the graphs, where there are several.
-        edge_rows: each edge's row in the table of edges, counted from 1.
-        added: which edges are the added other way of their row.
-        dropped: how many rows were left out.
+        graphs: the graphs to predict on; all targets are missing.
+        ids: the ids of the nodes, in their order.
+        graph_ids: the ids of the graphs, if there are several.
+        edge_rows: the row of each edge in the table of edges, counted from 1.
+        added: which edges are the reverse that was added to their row.
+        dropped: the number of rows that were left out.
+
+    >>> import pandas as pd
+    >>> nodes = pd.DataFrame({"id": list("abcd"), "label": [0, 1, 0, 1]})
+    >>> edges = pd.DataFrame({"source": list("abc"), "target": list("bcd")})
+    >>> preprocessing = load_tables(nodes, edges).details["preprocessing"]
+    >>> inputs = apply_tables(preprocessing, pd.DataFrame({"id": ["u", "v"]}), edges[:0])
+    >>> inputs.ids.tolist(), inputs.graphs.num_edges
+    (['u', 'v'], 0)
     """
 
     graphs: Graphs
@@ -177,23 +205,33 @@ def apply_tables(
     dropped: str | os.PathLike[str] | None = None,
     max_unpacked: int | None = None,
 ) -> Inputs:
-    """New tables as graphs, read as those of the training; targets and columns that it did not use may be absent.
+    """Return new tables as graphs, read in the same way as the tables of training.
+
+    Targets, and columns that training did not use, may be absent.
 
     Args:
-        preprocessing: of the training, `task.details["preprocessing"]`.
+        preprocessing: the preprocessing of training, `task.details["preprocessing"]`.
         nodes: as in `load_tables`.
         edges: as in `load_tables`.
         graphs: as in `load_tables`.
-        unknown: what becomes of categories that training has not seen, and of gaps where it had none: refused with
-            their name ("raise"), or read as other and missing values ("other").
+        unknown: what happens to categories that are not in the training rows, and to missing values in a column where
+            training had none. "raise" refuses them with their name; "other" reads them as other or missing values.
         on_error: as in `load_tables`.
         dropped: as in `load_tables`.
         max_unpacked: as in `load_tables`.
+
+    >>> import pandas as pd
+    >>> edges = pd.DataFrame({"source": list("abc"), "target": list("bcd")})
+    >>> nodes = pd.DataFrame({"id": list("abcd"), "size": [1, 2, 3, 4], "label": [0, 1, 0, 1]})
+    >>> task = load_tables(nodes, edges, fractions=(1, 0, 0))
+    >>> inputs = apply_tables(task.details["preprocessing"], nodes.drop(columns="label"), edges)
+    >>> torch.equal(inputs.graphs.x, task.graphs.x), inputs.graphs.y.tolist()
+    (True, [-1, -1, -1, -1])
     """
     left_out = _dropped(on_error, dropped)
-    level, roles = preprocessing.level, preprocessing.roles
-    directed, missing = preprocessing.directed, preprocessing.missing
-    found = read(nodes, edges, graphs, level, vars(roles), directed, missing, {}, left_out, max_unpacked, asked=False)
+    source = Source(nodes, edges, graphs, preprocessing.missing, max_unpacked)
+    level = preprocessing.level
+    found = read(source, level, vars(preprocessing.roles), preprocessing.directed, {}, left_out, asked=False)
     x, edge_attr, _ = found.features(preprocessing, unknown)
     structure = found.items.structure
     graph_count = 1 if structure.graph_ids is None else len(structure.graph_ids)
@@ -215,19 +253,28 @@ def _dropped(on_error: str, path: str | os.PathLike[str] | None) -> Dropped:
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """What was read: tables in order, and atoms and bonds where they are molecules."""
+    """The tables of a source in the order of its graphs.
+
+    Args:
+        items: the structure, and the tables of nodes, edges and graphs.
+        roles: which column holds what.
+        directed: whether edges have one direction.
+        splits: the splits of the source, if it has masks.
+        name: the name of the source.
+        atoms: the categories of atoms, if the source holds molecules.
+        bonds: the categories of bonds, if the source holds molecules.
+    """
 
     items: Items
     roles: Roles
     directed: bool
-    missing: tuple[str, ...]
     splits: tuple[Split, ...]
     name: str
     atoms: Ints | None = None
     bonds: Ints | None = None
 
     def details(self) -> dict[str, Any]:
-        """Ids and rows, by which results find back to the tables."""
+        """Return the ids and rows that lead from a result back to the tables."""
         structure = self.items.structure
         return {
             "ids": structure.ids,
@@ -237,21 +284,21 @@ class Read:
         }
 
     def inferred(self, given: Mapping[str, str | None]) -> dict[str, str]:
-        """What the caller did not say."""
+        """Return the roles and the direction that the caller did not give."""
         return {
             **{role: column for role, column in vars(self.roles).items() if column and given.get(role) is None},
             "directed": "yes" if self.directed else "no",
         }
 
     def features(self, preprocessing: Preprocessing, unknown: Unknown) -> tuple[Tensor, Tensor | None, dict[str, int]]:
-        """Of nodes and edges, and by column how many values training has not seen."""
+        """Return the features of nodes and edges, and for each column the number of values unknown from training."""
         if self.atoms is not None and self.bonds is not None:
             return torch.from_numpy(self.atoms), torch.from_numpy(self.bonds), {}
         structure = self.items.structure
-        if structure.nodes is None and preprocessing.nodes:
-            raise DataError("expected a table of nodes with the columns of training, got none", "nodes")
         frame = structure.nodes
         if frame is None:
+            if preprocessing.nodes:
+                raise DataError("expected a table of nodes with the columns of training, got none", "nodes")
             frame = Frame("nodes", {}, np.arange(len(structure.ids)))
         x, unseen = encode(preprocessing.nodes, frame, unknown)
         if not preprocessing.edges:
@@ -261,7 +308,7 @@ class Read:
         return x, edge_attr[torch.from_numpy(structure.rows)], unseen
 
     def graphs(self, x: Tensor, edge_attr: Tensor | None, y: Tensor, level: Level) -> Graphs:
-        """With these features and targets."""
+        """Return the graphs with these features and targets."""
         structure = self.items.structure
         pointers = (structure.node_ptr, structure.edge_ptr)
         node_ptr, edge_ptr = (None if pointer is None else torch.from_numpy(pointer) for pointer in pointers)
@@ -269,72 +316,76 @@ class Read:
         return Graphs(x, edge_index, y, level, edge_attr, node_ptr=node_ptr, edge_ptr=edge_ptr)
 
     def schema(self, preprocessing: Preprocessing, outputs: int) -> Schema:
-        """The widths of the features."""
+        """Return the widths of the features."""
         if self.atoms is not None:
             return Schema(vocabularies=ATOM_VOCABULARIES, edge_vocabularies=BOND_VOCABULARIES, outputs=outputs)
         nodes, edges = preprocessing.nodes, preprocessing.edges
         return Schema(
-            features=0 if as_categories(nodes) else sum(column.width for column in nodes) if nodes else 1,
-            vocabularies=vocabularies(nodes) if as_categories(nodes) else (),
-            edge_features=0 if as_categories(edges) else sum(column.width for column in edges),
-            edge_vocabularies=vocabularies(edges) if as_categories(edges) else (),
+            # Nodes without any column have the feature 1.
+            features=width_of(nodes) if nodes else 1,
+            vocabularies=vocabularies(nodes),
+            edge_features=width_of(edges),
+            edge_vocabularies=vocabularies(edges),
             outputs=outputs,
         )
 
 
 def read(
-    nodes: Any,
-    edges: Any,
-    graphs: Any,
+    source: Source,
     level: Level | None,
     given: Mapping[str, str | None],
     directed: bool | None,
-    missing: tuple[str, ...],
-    kinds: Mapping[str, Kind],
+    types: Mapping[str, ColumnType],
     dropped: Dropped,
-    limit: int | None,
     asked: bool = True,
 ) -> Read:
-    """The tables of `load_tables`, or, not `asked`, of `apply_tables`; `given` names columns."""
-    tables = read_tables(nodes, edges, graphs, level, missing, dropped, limit)
-    tables = _with_kinds(tables, kinds)
+    """Return the tables of a source; `given` names columns, by the caller if `asked` is set, otherwise by training."""
+    tables = _with_types(read_tables(source, level, dropped), types)
     frames = [table for table in (tables.nodes, tables.graphs, tables.edges) if table is not None]
     if not frames:
         raise DataError("expected a table of nodes or of edges, got none", "nodes")
-    named = next((source for source in (nodes, graphs, edges) if isinstance(source, str | os.PathLike)), None)
-    name = "own data" if named is None else Path(named).name.partition(".")[0]
-    smiles = given.get("smiles")
-    if smiles is not None or tables.edges is None:
-        smiles = known(frames[0], ("smiles",)) if smiles is None else frames[0].find("smiles", smiles)
+    first, smiles = frames[0], given.get("smiles")
+    if smiles is not None:
+        smiles = first.find("smiles", smiles)
+    elif tables.edges is None:
+        smiles = known(first, ("smiles",))
     if smiles is not None:
         if tables.edges is not None or len(frames) > 1:
-            raise DataError("expected one table alone beside a column of molecules", "edges")
-        for role in ("graph", "source", "destination"):
-            if given.get(role) is not None:
-                told = f"expected none, for every molecule is a graph (id= names its id), got {given[role]!r}"
-                raise DataError(told, role, frames[0].source)
-        key = given.get("id")
-        key = frames[0].find("id", key) if key is not None else known(frames[0], ("id", "mol_id"))
-        structure, kept, atoms, bonds = read_molecules(frames[0], smiles, key, dropped)
-        roles = Roles(id=key, smiles=smiles)
-        return Read(Items(structure, kept), roles, False, missing, (), name, atoms, bonds)
+            raise DataError("expected only one table with a column of molecules", "edges")
+        return _read_molecules(first, smiles, given, dropped, _name(source))
     roles = find_roles(tables, given, asked)
-    directed = directed if directed is not None else bool(tables.directed)
+    if directed is None:
+        directed = bool(tables.directed)
     structure = connect(tables, roles, directed, dropped)
-    return Read(Items(structure, tables.graphs), roles, directed, missing, tables.splits, name)
+    return Read(Items(structure, tables.graphs), roles, directed, tables.splits, _name(source))
 
 
-def _with_kinds(tables: Tables, kinds: Mapping[str, Kind]) -> Tables:
-    parts = {name: getattr(tables, name) for name in ("nodes", "edges", "graphs")}
-    columns = {column for part in parts.values() if part is not None for column in part.columns}
-    for column in kinds:
+def _name(source: Source) -> str:
+    """Return the name of the first file, without its endings."""
+    for table in (source.nodes, source.graphs, source.edges):
+        if isinstance(table, str | os.PathLike):
+            return Path(table).name.partition(".")[0]
+    return "own data"
+
+
+def _read_molecules(frame: Frame, smiles: str, given: Mapping[str, str | None], dropped: Dropped, name: str) -> Read:
+    for role in ("graph", "source", "destination"):
+        if given.get(role) is not None:
+            expected = f"expected no column, because every molecule is a graph (id= names its id), got {given[role]!r}"
+            raise DataError(expected, role, frame.source)
+    key = given.get("id")
+    key = frame.find("id", key) if key is not None else known(frame, ("id", "mol_id"))
+    structure, kept, atoms, bonds = read_molecules(frame, smiles, key, dropped)
+    return Read(Items(structure, kept), Roles(id=key, smiles=smiles), False, (), name, atoms, bonds)
+
+
+def _with_types(tables: Tables, types: Mapping[str, ColumnType]) -> Tables:
+    """Return the tables with the types that the caller gives."""
+    if not types:
+        return tables
+    parts = {name: part for name in ("nodes", "edges", "graphs") if (part := getattr(tables, name)) is not None}
+    columns = {column for part in parts.values() for column in part.columns}
+    for column in types:
         if column not in columns:
-            raise DataError(f"expected columns of {', '.join(map(repr, sorted(columns)))}, got {column!r}", "kinds")
-    return replace(
-        tables,
-        **{
-            name: replace(part, kinds={**part.kinds, **{c: k for c, k in kinds.items() if c in part.columns}})
-            for name, part in parts.items()
-            if part is not None and kinds
-        },
-    )
+            raise DataError(f"expected columns of {', '.join(map(repr, sorted(columns)))}, got {column!r}", "types")
+    return replace(tables, **{name: part.with_types(types) for name, part in parts.items()})

@@ -1,6 +1,6 @@
-"""Texts that mean numbers but are written for people: decimal commas, thousands, currencies, percents, units.
+"""Texts that mean numbers but are written for people: decimal commas, thousands, currencies, percentages and units.
 
-Patterns are for RE2 and for Python alike, and match the whole of a text.
+Patterns work with RE2 and with Python, and match whole texts.
 """
 
 import re
@@ -12,16 +12,16 @@ import numpy as np
 from sirgcn.data.tables.text import WHITE, Bools, Text
 
 PLAIN = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-"""A number as files have it, without its sign."""
+"""A plain number without its sign."""
 
 NUMBER = f"[+-]?(?:{PLAIN})"
 
 INFINITY = "[+-]?(?:[Ii]nf(?:inity)?|INF(?:INITY)?)"
 
 FRACTION = r"[+-]?[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?"
-"""A number with a decimal point, hardly the code of a category."""
+"""A number with a decimal point, which is hardly the code of a category."""
 
-# Minus as typesetters have it: the sign, a dash, the wide form.
+# The minus signs of typesetters: the sign, a dash and the wide form.
 _MINUS = "\u2212\u2013\uff0d"
 _SIGN = rf"[+\-{_MINUS}]?"
 _QUOTE = "['\u2019]"
@@ -29,17 +29,17 @@ _PERCENT = "[%\u2030\uff05]"
 _GAP = "[ \u00a0\u2007\u2009\u202f]"
 _LEAD = "[1-9][0-9]{0,2}"
 
-# Groups of two digits are India's.
+# Groups of two digits occur in India.
 _COMMAS = rf"{_LEAD}(?:,[0-9]{{2,3}})*,[0-9]{{3}}(?:\.[0-9]*)?"
 _APOSTROPHES = rf"{_LEAD}(?:{_QUOTE}[0-9]{{3}})+(?:[.,][0-9]+)?"
-# 1.234 is a number as it stands, and four groups are an address of the internet.
+# 1.234 is a plain number, and four groups are an IP address.
 _DOTS = rf"{_LEAD}(?:(?:\.[0-9]{{3}})+,[0-9]+|(?:\.[0-9]{{3}}){{2}})"
 _SPACED = rf"{_LEAD}(?:{_GAP}[0-9]{{3}})+(?:[.,][0-9]+)?"
 _DECIMAL = r"(?:0|[1-9][0-9]*)?,[0-9]+(?:[eE][+-]?[0-9]+)?"
 _WRITTEN = rf"(?:{_COMMAS}|{_APOSTROPHES}|{_DOTS}|{_SPACED}|{_DECIMAL}|{PLAIN})"
 
 _MONEY = "$\u00a2-\u00a5\u058f\u060b\u09f2\u09f3\u0e3f\u17db\u20a0-\u20c0\ufdfc\ufe69\uff04\uffe0\uffe1\uffe5\uffe6"
-# Without codes that are words or names, such as ALL, PHP, TOP and TRY: "TOP 10" is no amount.
+# Codes that are also words or names, such as ALL, PHP, TOP and TRY, are left out: "TOP 10" is no amount.
 _CODES = (
     "AED|ARS|AUD|BGN|BRL|BTC|CAD|CHF|CLP|CNY|CZK|DKK|EGP|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KRW|MXN|MYR|NGN|NOK|NZD|PKR|"
     "PLN|RMB|RUB|SAR|SEK|SGD|THB|TWD|UAH|USD|VND|ZAR"
@@ -51,7 +51,7 @@ _MANY = r"(?:[kKMB]|bn|mn|Mio\.?|Mrd\.?|million|billion)"
 _ODD = "|".join(
     (
         rf"{_SIGN}(?:{_COMMAS}|{_APOSTROPHES}|{_DOTS}|{_DECIMAL})",
-        # With a plus it is a telephone number.
+        # With a plus sign, it would be a telephone number.
         rf"[\-{_MINUS}]?{_SPACED}",
         rf"[{_MINUS}]{_WRITTEN}",
         rf"{_SIGN}{_CURRENCY}{_GAP}?{_SIGN}{_WRITTEN}(?:{_GAP}?{_MANY})?",
@@ -60,10 +60,10 @@ _ODD = "|".join(
     )
 )
 
-# Nine digits in three groups may be a telephone number, digits in parentheses the mark of a footnote.
+# Nine digits in three groups may be a telephone number, and digits in parentheses may mark a footnote.
 _CODE = rf"[0-9]{{3}}(?:{_GAP}[0-9]{{3}}){{2}}|\([0-9]+\)"
 
-# No unit begins as a month does. Digits are exponents in it: kg/m3, but not "5 Jan 2024" in any language.
+# No unit begins like a month. Digits in a unit are exponents: kg/m3, but not "5 Jan 2024" in any language.
 _MEASURE = re.compile(
     rf"{_SIGN}(?P<number>{_WRITTEN})(?P<gap>{_GAP}?)"
     r"(?P<unit>(?!(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))"
@@ -82,25 +82,25 @@ _UNITS = frozenset(
     )
     for word in words.split()
 )
-"""Units that may follow a number without a space. Any other letters take a number with a fraction: 1.5x, but not 2D."""
+"""Units that may follow a number without a space. Other letters count only after a fraction: 1.5x, but not 2D."""
 
-# The unit of a column is looked for in so many of its texts.
+# The number of texts in which the unit of a column is searched.
 _FIRST = 100
 
 
-# A column that holds numbers in nine rows of ten is a column of numbers with mistakes in it, in half of them perhaps.
+# If nine rows of ten hold numbers, the column holds numbers, and the others are mistakes. If half do, that is possible.
 MOSTLY, PERHAPS = 0.9, 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Numerals:
-    """What looks like a number among the texts of a column, none of them missing.
+    """Which texts of a column look like numbers. No text is missing.
 
     Args:
-        numbers: which texts are numbers.
-        odd: which mean a number that is not written as one.
-        fractions: which are numbers with a decimal point.
-        infinite: whether all others than numbers are infinities.
+        numbers: which texts are plain numbers.
+        odd: which texts mean a number but are not plain numbers.
+        fractions: which texts are numbers with a decimal point.
+        infinite: whether all texts that are no numbers are infinities.
     """
 
     numbers: Bools
@@ -110,7 +110,7 @@ class Numerals:
 
     @classmethod
     def of(cls, texts: Text) -> "Numerals":
-        """Of these texts."""
+        """Return the numerals of these texts."""
         numbers, fractions, infinities = _matches(texts, NUMBER, FRACTION, INFINITY)
         infinite = bool(numbers.any() and (numbers | infinities).all())
         return cls(numbers, find_numerals(texts), fractions, infinite)
@@ -120,28 +120,28 @@ class Numerals:
 
     @property
     def count(self) -> int:
-        """How many are numbers, or look so."""
+        """The number of texts that are numbers or look like numbers."""
         return int((self.numbers | self.odd).sum())
 
     def mistake(self, is_typed: bool) -> int | None:
-        """The first text that is no number where nearly all are or look so; None where they may be categories.
+        """Return the first text that is no number if nearly all texts look like numbers; otherwise None.
 
-        Plain numbers that are text by their type are the codes of categories.
+        Plain numbers in a column that has the type of text are codes of categories.
         """
         if self.count >= MOSTLY * len(self) and self.odd.any():
             return int(self.odd.argmax())
-        # Numbers and infinities are no categories, however many there are of either.
+        # Numbers and infinities are no categories, however many of them there are.
         if not is_typed and (self.count >= MOSTLY * len(self) or self.infinite):
             return int((~self.numbers).argmax())
         return None
 
     def doubtful(self) -> int | None:
-        """The first text that is hardly a category, where half of them look like numbers; None where there is none."""
+        """Return the first text that is hardly a category, if half of the texts look like numbers; otherwise None."""
         seen = self.odd | self.fractions
         return int(seen.argmax()) if seen.any() and self.count >= PERHAPS * len(self) else None
 
     def complaint(self, value: str) -> str:
-        """What is wrong with the text that is a mistake."""
+        """Return what is wrong with a text that is a mistake."""
         if not self.odd.any():
             return f"expected a number as in {self.numbers.sum():,} other rows, got {value!r}"
         expected = "numbers with a decimal point, without separators, currencies or units"
@@ -149,7 +149,7 @@ class Numerals:
 
 
 def find_numerals(texts: Text) -> Bools:
-    """Which texts of a column, none of them missing, mean a number that is not written as one."""
+    """Return which texts of a column mean a number but are not plain numbers. No text is missing."""
     unit = _unit(texts)
     measures = [] if unit is None else [rf"{_SIGN}{_WRITTEN}{_GAP}?{re.escape(unit)}"]
     odd, codes, *measured = _matches(texts, _ODD, _CODE, *measures)
@@ -159,13 +159,13 @@ def find_numerals(texts: Text) -> Bools:
 
 
 def _matches(texts: Text, *patterns: str) -> list[Bools]:
-    """Which texts have each form; of categories few differ, and every one is looked at once."""
+    """Return which texts match each pattern. Every different text is matched once, because categories repeat."""
     codes, values = texts.codes()
     return [values.matches(pattern)[codes] for pattern in patterns]
 
 
 def _unit(texts: Text) -> str | None:
-    """What follows the number in most of the first texts, where it is a unit."""
+    """Return the unit that follows the number in most of the first texts; None if there is none."""
     first = texts.take(np.arange(min(len(texts), _FIRST))).stripped().objects().tolist()
     found = [match for match in map(_MEASURE.fullmatch, first) if match is not None]
     unit, count = Counter(match["unit"] for match in found).most_common(1)[0] if found else ("", 0)
@@ -176,7 +176,9 @@ def _unit(texts: Text) -> str | None:
 
 
 def plainly(text: str) -> str | None:
-    """How to write the number that a text means; None where it means none, or stands for thousands or millions.
+    """Return the plain form of the number that a text means.
+
+    The result is None if the text means no number, or a multiple such as thousands or millions.
 
     >>> plainly("3,14"), plainly("$ 1,234,567.50"), plainly("1.234,5 kg"), plainly("(5 €)"), plainly("five")
     ('3.14', '1234567.50', '1234.5', '-5', None)
@@ -196,7 +198,7 @@ def plainly(text: str) -> str | None:
 
 
 def _with_point(number: str) -> str:
-    """Without marks between thousands, and with a decimal point."""
+    """Return a number without marks between thousands, and with a decimal point."""
     number = re.sub(f"{_GAP}|{_QUOTE}", "", number)
     marks = re.findall("[.,]", number)
     if len(marks) > 1 and len(set(marks)) == 1:

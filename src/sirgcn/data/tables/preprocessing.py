@@ -1,4 +1,4 @@
-"""Preprocessing: fitted on the training rows of a user's tables, kept as JSON, applied to new tables."""
+"""Preprocessing: fitted on the training rows of a user's tables, stored as JSON, applied to new tables."""
 
 import json
 import sys
@@ -10,34 +10,45 @@ from torch import Tensor
 
 from sirgcn.data.graphs import Level
 from sirgcn.data.splits import Split
-from sirgcn.data.tables.columns import KINDS, MISSING, Dropped, Frame, Kind
+from sirgcn.data.tables.columns import COLUMN_TYPES, MISSING, ColumnType, Dropped, Frame
 from sirgcn.data.tables.features import MAX_CATEGORIES, Column, Unknown, encode, fit_column
 from sirgcn.data.tables.labels import Items, Labels
 from sirgcn.data.tables.read import read_frame
 from sirgcn.data.tables.roles import Roles
 from sirgcn.data.tables.splits import training_rows
 from sirgcn.data.tables.text import WHITE, Bools
-from sirgcn.data.validate import DataError
+from sirgcn.data.validate import DataError, check_choice
 from sirgcn.strict import check_fields, checked
 
-VERSION = 1
+VERSION = 2
+"""The version of the JSON document. Version 1 called the type of a column its kind."""
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How a user's tables become graphs: fitted on the training split, kept with the model, applied to new files.
+    """How a user's tables become graphs.
+
+    It is fitted on the training rows, stored with the model, and applied to new files.
 
     Args:
         level: what the targets belong to.
         roles: which columns hold ids, ends and graphs.
-        nodes: the columns that become node features; none: every node gets the feature 1 (or is an atom).
+        nodes: the columns that become node features. If there are none, every node has the feature 1 (or is an atom).
         edges: the columns that become edge features.
-        directed: whether edges go one way.
-        missing: texts that stand for a missing value, as blanks do always.
+        directed: whether edges have one direction.
+        missing: texts that stand for a missing value. Blanks always do.
         targets: the columns that hold the targets.
-        classes: the names of the classes, in order; none where targets are numbers.
+        classes: the names of the classes, in order; empty if targets are numbers.
+
+    >>> from sirgcn.data.tables.roles import Roles
+    >>> preprocessing = Preprocessing("node", Roles(id="id"), (Column("size", "numeric", (2.0,), (1.0,)),))
+    >>> Preprocessing.from_json(preprocessing.to_json()) == preprocessing
+    True
+    >>> import pandas as pd
+    >>> preprocessing.apply(pd.DataFrame({"size": [1, 4]})).tolist()
+    [[-1.0], [2.0]]
     """
 
     level: Level
@@ -54,29 +65,29 @@ class Preprocessing:
 
     @checked
     def apply(self, frame: Any, of: Literal["nodes", "edges"] = "nodes", unknown: Unknown = "raise") -> Tensor:
-        """The features of a table of nodes or edges: float32 `[rows, width]`, or categories int64 `[rows, columns]`.
+        """Return the features of a table: float32 `[rows, width]`, or categories int64 `[rows, columns]`.
 
         Args:
             frame: a path, a pandas frame or anything else that `load_tables` reads as a table.
-            of: which table it is.
-            unknown: what becomes of categories that training has not seen, and of gaps where it had none: refused
-                with their name ("raise"), or read as other and missing values ("other").
+            of: whether it is a table of nodes or of edges.
+            unknown: what happens to categories that are not in the training rows, and to missing values in a column
+                where training had none. "raise" refuses them with their name; "other" reads them as other or missing
+                values.
         """
         return encode(self.columns(of), read_frame(frame, of, self.missing, Dropped()), unknown)[0]
 
     def columns(self, of: Literal["nodes", "edges"]) -> tuple[Column, ...]:
-        """The columns of a table."""
-        if of not in ("nodes", "edges"):
-            raise DataError(f"expected nodes or edges, got {of!r}", "of")
+        """Return the columns of a table."""
+        check_choice("of", of, ("nodes", "edges"))
         return self.nodes if of == "nodes" else self.edges
 
     def to_json(self) -> str:
-        """As JSON; `from_json` gives back exactly this."""
+        """Return the preprocessing as JSON; `from_json` returns an equal one."""
         return json.dumps({"version": VERSION, **asdict(self)}, indent=1, allow_nan=False)
 
     @classmethod
     def from_json(cls, document: str) -> "Preprocessing":
-        """From `to_json`; anything else is refused."""
+        """Return the preprocessing of a document from `to_json`; any other document is refused."""
         try:
             found = json.loads(document, parse_constant=float)
         except (ValueError, RecursionError) as error:
@@ -99,7 +110,7 @@ class Preprocessing:
 
 
 class _Reader:
-    """The fields of a JSON object, each of the type that is asked for."""
+    """Reads the fields of a JSON object, each with the type that is asked for."""
 
     def __init__(self, found: Any, where: str) -> None:
         self.found, self.where = found, where
@@ -114,8 +125,7 @@ class _Reader:
         raise DataError(f"expected {expected}, got {value!r}", f"{self.where}{name}", value=value)
 
     def one_of(self, name: str, known: Sequence[Any]) -> Any:
-        if self.found[name] not in known:
-            self.fail(name, f"one of {', '.join(known)}")
+        check_choice(f"{self.where}{name}", self.found[name], known)
         return self.found[name]
 
     def truth(self, name: str) -> bool:
@@ -157,38 +167,47 @@ def _read_column(read: _Reader) -> Column:
     read.keys([field.name for field in fields(Column)])
     column = Column(
         read.string("name"),
-        read.one_of("kind", KINDS),
+        read.one_of("type", COLUMN_TYPES),
         read.numbers("mean"),
         read.numbers("scale"),
         read.strings("categories"),
         read.truth("gaps"),
         read.truth("rare"),
     )
-    size = {"list": len(column.scale), "categorical": 0}.get(column.kind, 1)
+    _check_column(column, read)
+    return column
+
+
+def _check_column(column: Column, read: _Reader) -> None:
+    """Raise for fields that do not fit together."""
+    size = {"list": len(column.scale), "categorical": 0}.get(column.type, 1)
     if not len(column.mean) == len(column.scale) == size:
         read.fail("mean", f"{size} numbers, and as many as scale")
     if min(column.scale, default=1.0) <= 0:
         read.fail("scale", "numbers above 0")
-    if len(set(column.categories)) < len(column.categories) or (column.categories and column.kind != "categorical"):
+    if len(set(column.categories)) < len(column.categories) or (column.categories and column.type != "categorical"):
         read.fail("categories", "every category once, of a categorical column")
     if any(not name or name != name.strip(WHITE) for name in column.categories):
         read.fail("categories", "categories without white space around them, as they are read")
-    return column
 
 
 @dataclass(frozen=True)
 class Fitting:
-    """Preprocessing fitted on the training rows; and what there is to say of the columns.
+    """Columns fitted on the training rows, and what a description says about them.
 
-    That is, by column: how many values are missing, how many have white space around them, what is odd about it, and
-    why it was left out.
+    Args:
+        items: the tables.
+        labels: the targets.
+        split_column: the column of the split, if there is one.
+        standardise: whether numbers are scaled to mean 0 and deviation 1.
+        missing: the number of missing values, by column.
+        trimmed: the number of values with white space around them, by column.
+        doubts: what is odd about a column, in words.
+        left_out: why a column was left out.
     """
 
     items: Items
     labels: Labels
-    roles: Roles
-    directed: bool
-    missing_texts: tuple[str, ...]
     split_column: str | None
     standardise: bool
     missing: dict[str, int] = field(default_factory=dict)
@@ -196,34 +215,33 @@ class Fitting:
     doubts: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
-    def fit(self, split: Split, features: Sequence[str] | None, edge_features: Sequence[str] | None) -> Preprocessing:
-        items, labels = self.items, self.labels
-        structure, graphs = items.structure, items.graphs
-        node_rows, edge_rows = training_rows(items, labels, split)
-        # What has a part of its own in a task is no feature.
-        used = {"node": {self.roles.id, self.roles.graph}, "edge": set(), "graph": set(vars(self.roles).values())}
-        for name in labels.names:
-            # The target of a graph may stand in the table of nodes.
-            in_nodes = labels.level == "graph" and (graphs is None or name not in graphs.columns)
-            table = used["node" if in_nodes else labels.level]
-            if name in table or name == self.split_column:
-                raise DataError(f"expected a column that is not used already, got {name!r}", "target", value=name)
-            table.add(name)
+    def fit(
+        self, split: Split, roles: Roles, features: Sequence[str] | None, edge_features: Sequence[str] | None
+    ) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+        """Return the fitted columns of nodes and of edges; None as names stands for all columns without a role."""
+        structure, graphs = self.items.structure, self.items.graphs
+        node_rows, edge_rows = training_rows(self.items, self.labels, split)
+        used = self._used(roles)
         nodes = self._columns("features", structure.nodes, features, node_rows, used["node"])
         edges = self._columns("edge_features", structure.edges, edge_features, edge_rows, used["edge"])
-        for name in () if graphs is None else graphs.columns:
-            if name not in used["graph"] and name != self.split_column:
-                self.left_out[f"graph {name}"] = "features are of nodes and edges"
-        return Preprocessing(
-            labels.level,
-            self.roles,
-            nodes,
-            edges,
-            self.directed,
-            self.missing_texts,
-            labels.names,
-            labels.classes,
-        )
+        if graphs is not None:
+            rest = [name for name in graphs.columns if name not in used["graph"]]
+            self.left_out.update({f"graph {name}": "features are of nodes and edges" for name in rest})
+        return nodes, edges
+
+    def _used(self, roles: Roles) -> dict[str, set[str | None]]:
+        """Return the columns of each table that have a role, hold a target or the split, and so are no features."""
+        used = {"node": {roles.id, roles.graph}, "edge": set(), "graph": set(vars(roles).values())}
+        graphs = self.items.graphs
+        for name in self.labels.names:
+            level = self.labels.level
+            if level == "graph" and (graphs is None or name not in graphs.columns):
+                # The target of a graph may stand in the table of nodes.
+                level = "node"
+            if name in used[level] or name == self.split_column:
+                raise DataError(f"expected a column that is not used already, got {name!r}", "target", value=name)
+            used[level].add(name)
+        return {level: names | {self.split_column} for level, names in used.items()}
 
     def _columns(
         self, argument: str, frame: Frame | None, names: Sequence[str] | None, rows: Bools, used: set[str | None]
@@ -232,34 +250,41 @@ class Fitting:
             if names:
                 raise DataError(f"expected none without a table of nodes, got {list(names)}", argument)
             return ()
-        used = used | {self.split_column}
-        columns: list[Column] = []
-        for name in [name for name in frame.columns if name not in used] if names is None else names:
-            if frame.find(argument, name) in used or name in (column.name for column in columns):
+        is_asked = names is not None
+        if names is None:
+            names = [name for name in frame.columns if name not in used]
+        seen = set(used)
+        columns = []
+        for name in names:
+            if frame.find(argument, name) in seen:
                 raise DataError(f"expected a column that is not used already, got {name!r}", argument, value=name)
+            seen.add(name)
             label = name if argument == "features" else f"edge {name}"
-            kind = frame.kind(name)
-            reason = "it is empty" if kind is None else self._too_many(frame, name, kind) if names is None else None
-            if kind is None or reason is not None:
-                self.left_out[label] = str(reason)
-                continue
-            self._note(frame, name, kind, label)
-            columns.append(fit_column(frame, name, kind, rows, self.standardise))
+            column_type = self._usable_type(frame, name, label, is_asked)
+            if column_type is not None:
+                self._note(frame, name, column_type, label)
+                columns.append(fit_column(frame, name, column_type, rows, self.standardise))
         return tuple(columns)
 
-    def _note(self, frame: Frame, name: str, kind: Kind, label: str) -> None:
+    def _usable_type(self, frame: Frame, name: str, label: str, is_asked: bool) -> ColumnType | None:
+        """Return the type of a column; None if the column is left out, for a reason that is noted."""
+        column_type = frame.type_of(name)
+        if column_type is None:
+            self.left_out[label] = "it is empty"
+            return None
+        if is_asked or column_type != "categorical" or name in frame.types:
+            return column_type
+        count = len(set(frame.categories(name)) - {None})
+        if count <= MAX_CATEGORIES:
+            return column_type
+        most = f"named as a feature, the {MAX_CATEGORIES} most frequent are used"
+        self.left_out[label] = f"{count:,} different texts; {most}"
+        return None
+
+    def _note(self, frame: Frame, name: str, column_type: ColumnType, label: str) -> None:
         if gaps := int(frame.absent(name).sum()):
             self.missing[label] = gaps
-        if kind == "categorical" and (trimmed := frame.trimmed(name)):
+        if column_type == "categorical" and (trimmed := frame.trimmed(name)):
             self.trimmed[label] = trimmed
         if (doubts := frame.doubts(name)) is not None:
             self.doubts[label] = doubts
-
-    def _too_many(self, frame: Frame, name: str, kind: Kind) -> str | None:
-        """Why a column of texts that nobody asked for is left out."""
-        if kind != "categorical" or name in frame.kinds:
-            return None
-        count = len(set(frame.categories(name)) - {None})
-        if count <= MAX_CATEGORIES:
-            return None
-        return f"{count:,} different texts; named as a feature, the {MAX_CATEGORIES} most frequent are used"

@@ -1,4 +1,4 @@
-"""Which table and which column holds what: as the caller says, as the source says, or by the usual names."""
+"""Which column holds what: as the caller says, as the source says, or by the usual names of columns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,20 +24,20 @@ END_NAMES = (
     ("node1", "node2"),
     ("id1", "id2"),
 )
-"""Names by which columns are known, whatever their case."""
+"""The usual names of columns. Letter case makes no difference."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Which column holds what; None where no column does.
+    """Which column holds what; None if no column does.
 
     Args:
-        id: the nodes' ids, in the table of nodes; None: its index.
+        id: the ids of the nodes, in the table of nodes; None: its index.
         source: where an edge starts, in the table of edges.
-        destination: where it ends.
-        graph: the graph of a node, and of an edge if the edges have the column too.
-        key: the graphs' ids, in a table of graphs; None: its index.
-        smiles: molecules, in the table of graphs.
+        destination: where an edge ends.
+        graph: the graph of a node, and of an edge if the table of edges has the column, too.
+        key: the ids of the graphs, in a table of graphs; None: its index.
+        smiles: the molecules, in the table of graphs.
     """
 
     id: str | None = None
@@ -48,21 +48,21 @@ class Roles:
     smiles: str | None = None
 
     def __post_init__(self) -> None:
-        # As arguments and not as fields of a file: a column may be called "none".
+        # Read as arguments and not as fields of a file: a column may be called "none".
         check_arguments(Roles, vars(self))
 
 
 @dataclass(frozen=True)
 class Tables:
-    """A user's graphs: nodes, edges, and graphs where they have a table of their own.
+    """The tables of a user's graphs.
 
     Args:
-        nodes: one row per node; None where the edges alone name them.
+        nodes: one row per node; None if only the edges name the nodes.
         edges: one row per edge.
-        graphs: one row per graph.
-        directed: whether the source says that an edge has a direction; None if it does not say.
-        splits: of the source, from its masks.
-        roles: which column is what, where the source says so.
+        graphs: one row per graph, if graphs have a table.
+        directed: whether the source says that edges have a direction; None if it does not say.
+        splits: the splits of the source, from its masks.
+        roles: which column holds what, if the source says so.
     """
 
     nodes: Frame | None
@@ -74,58 +74,79 @@ class Tables:
 
 
 def find_roles(tables: Tables, given: Mapping[str, str | None], asked: bool = True) -> Roles:
-    """The columns that the caller named, the others by their usual names; or those that the source itself has.
+    """Return which column holds what: as the source says, as the caller says, or by the usual names.
 
-    Unless `asked`, the names are those of training, and a source that has its own needs none of them.
+    If `asked` is not set, the given names are those of training. A source that names its columns itself needs none of
+    them.
     """
     if tables.roles is not None:
-        for name, column in given.items():
-            if asked and column not in (None, getattr(tables.roles, name)):
-                raise DataError(f"expected none, for the source says which column it is, got {column!r}", name)
+        if asked:
+            _refuse_names(tables.roles, given)
         return tables.roles
     nodes, edges, graphs = tables.nodes, tables.edges, tables.graphs
     if edges is None:
         raise DataError("expected a table of edges, got none", "edges")
     source, destination = _ends(edges, given.get("source"), given.get("destination"))
     first = nodes if nodes is not None else edges
-    graph = given.get("graph")
-    graph = known(first, GRAPH_NAMES) if graph is None else first.find("graph", graph)
-    key = None
-    if graphs is not None:
-        if graph is None:
-            raise DataError(f"expected the column of {first.source} that holds a node's graph, got none", "graph")
-        key = graph if graph in graphs.columns else known(graphs, (*GRAPH_NAMES, "id"))
-    identity = given.get("id")
-    if nodes is not None:
-        identity = nodes.find("id", identity) if identity is not None else known(nodes, ID_NAMES)
-    for name, column, frame in (("id", identity, nodes), ("graph", key, graphs)):
-        if frame is not None and column is None and frame.index is None:
-            names = ", ".join(ID_NAMES if name == "id" else GRAPH_NAMES)
-            raise DataError(f"expected a column {names}, or its name as an argument, got none", name, frame.source)
+    graph = _named_or_known(first, "graph", given, GRAPH_NAMES)
+    key = None if graphs is None else _key(graphs, graph, first)
+    identity = given.get("id") if nodes is None else _named_or_known(nodes, "id", given, ID_NAMES)
+    _check_ids("id", identity, nodes, ID_NAMES)
+    _check_ids("graph", key, graphs, GRAPH_NAMES)
     return Roles(identity, source, destination, graph, key)
 
 
+def _refuse_names(roles: Roles, given: Mapping[str, str | None]) -> None:
+    for name, column in given.items():
+        if column not in (None, getattr(roles, name)):
+            raise DataError(f"expected no name, because the source names its columns itself, got {column!r}", name)
+
+
+def _named_or_known(frame: Frame, argument: str, given: Mapping[str, str | None], names: Sequence[str]) -> str | None:
+    """Return the column that the caller names, or the one with a usual name."""
+    name = given.get(argument)
+    return known(frame, names) if name is None else frame.find(argument, name)
+
+
+def _key(graphs: Frame, graph: str | None, first: Frame) -> str | None:
+    """Return the column of ids in a table of graphs; None stands for its index."""
+    if graph is None:
+        raise DataError(f"expected the column of {first.source} that holds a node's graph, got none", "graph")
+    return graph if graph in graphs.columns else known(graphs, (*GRAPH_NAMES, "id"))
+
+
+def _check_ids(argument: str, column: str | None, frame: Frame | None, names: Sequence[str]) -> None:
+    """Raise for a table that has ids neither in a column nor in its index."""
+    if frame is not None and column is None and frame.index is None:
+        expected = f"expected a column {', '.join(names)}, or its name as an argument, got none"
+        raise DataError(expected, argument, frame.source)
+
+
 def known(frame: Frame, names: Sequence[str]) -> str | None:
-    """The column that has the first of these names, whatever its case and the white space around it."""
+    """Return the column with the first of these names; letter case and white space around it make no difference."""
     lower = {name.strip().lower(): name for name in reversed(list(frame.columns))}
     return next((lower[name] for name in names if name in lower), None)
 
 
 def _ends(edges: Frame, source: str | None, destination: str | None) -> tuple[str, str]:
-    if source is not None and destination is not None:
-        return edges.find("source", source), edges.find("destination", destination)
-    for pair in END_NAMES:
-        first, second = (known(edges, (name,)) for name in pair)
-        first, second = source or first, destination or second
+    """Return the columns of an edge's ends."""
+    pair = (source, destination)
+    if source is None or destination is None:
+        pair = _usual_ends(edges, source, destination)
+    if pair[0] is None or pair[1] is None:
+        pairs = "; ".join(", ".join(pair) for pair in END_NAMES)
+        expected = f"expected columns {pairs}, or their names as arguments, got {', '.join(edges.columns)}"
+        raise DataError(expected, "source" if source is None else "destination", edges.source)
+    return edges.find("source", pair[0]), edges.find("destination", pair[1])
+
+
+def _usual_ends(edges: Frame, source: str | None, destination: str | None) -> tuple[str | None, str | None]:
+    """Return the first pair of usual names; where one end is named, the other one has its usual name."""
+    for names in END_NAMES:
+        first, second = source or known(edges, names[:1]), destination or known(edges, names[1:])
         if first is not None and second is not None and first != second:
-            return edges.find("source", first), edges.find("destination", second)
+            return first, second
     if source is None and destination is None and len(edges.columns) == 2:
         first, second = edges.columns
         return first, second
-    pairs = "; ".join(", ".join(pair) for pair in END_NAMES)
-    columns = ", ".join(edges.columns)
-    raise DataError(
-        f"expected columns {pairs}, or their names as arguments, got {columns}",
-        "destination" if destination is None and source is not None else "source",
-        edges.source,
-    )
+    return None, None

@@ -8,7 +8,7 @@ from sirgcn.data.splits import PARTS, Split
 from sirgcn.data.tables.columns import Frame
 from sirgcn.data.tables.labels import Items, Labels
 from sirgcn.data.tables.roles import known
-from sirgcn.data.tables.text import Bools
+from sirgcn.data.tables.text import Bools, Objects
 from sirgcn.data.validate import DataError
 
 SPLIT_NAMES = {
@@ -16,38 +16,40 @@ SPLIT_NAMES = {
     **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-"""Words of a split column, whatever their case; a row without a word is in no part."""
+"""The words of a split column in lower case. Letter case makes no difference; a row without a word is in no part."""
 
 
 def find_splits(
     items: Items, labels: Labels, split: str | None, seed: int, fractions: tuple[float, float, float]
 ) -> tuple[Split, str | None, str]:
-    """The split of the column that the caller names, of a column `split`, or drawn: each class alike.
+    """Return the split, the column it comes from, and what was done in words.
 
-    With the column, and in words what was done.
+    The split comes from the column that the caller names, or from a column called `split`. Without such a column it is
+    drawn, each class by the same fractions.
     """
     over = _over(items, labels)
     labelled = _labelled(items, labels, over)
     if not labelled.any():
         raise DataError("expected labels, got none", labels.names[0])
-    frame = _split_frame(items, over, split)
-    if frame is None:
-        strata = torch.from_numpy(labelled.astype(np.int64) - 1)
-        if len(labelled) == len(labels.y) and labels.classes:
-            strata = labels.y
-        stratified = "each class alike" if strata is labels.y else "at random"
-        shares = " / ".join(f"{part:g}" for part in fractions)
-        return Split.draw(len(labelled), seed, fractions, strata), None, f"drawn {stratified}, seed {seed}, {shares}"
-    name = split or known(frame, ("split",))
-    assert name is not None
-    words = np.array([(word or "").lower() for word in frame.categories(name)], dtype=object)
-    parts = np.array([SPLIT_NAMES.get(word, word) for word in words], dtype=object)
-    strange = (parts != "") & ~np.isin(parts, PARTS)
-    if strange.any():
-        place = int(strange.argmax())
-        value = frame.value(name, place)
-        known_words = ", ".join(SPLIT_NAMES)
-        raise frame.error(f"expected one of {known_words}, or none, got {value!r}", name, place, value)
+    found = _find_column(items, over, split)
+    if found is None:
+        return _draw(labels, labelled, seed, fractions)
+    frame, name = found
+    return _from_column(items, over, frame, name, labelled), name, f"column {name!r}"
+
+
+def _draw(
+    labels: Labels, labelled: Bools, seed: int, fractions: tuple[float, float, float]
+) -> tuple[Split, str | None, str]:
+    strata, how = torch.from_numpy(labelled.astype(np.int64) - 1), "at random"
+    if len(labelled) == len(labels.y) and labels.classes:
+        strata, how = labels.y, "each class alike"
+    shares = " / ".join(f"{part:g}" for part in fractions)
+    return Split.draw(len(labelled), seed, fractions, strata), None, f"drawn {how}, seed {seed}, {shares}"
+
+
+def _from_column(items: Items, over: Level, frame: Frame, name: str, labelled: Bools) -> Split:
+    parts = _read_parts(frame, name)
     if over == "edge":
         parts = parts[items.structure.rows]
         parts[items.structure.added] = ""
@@ -55,17 +57,30 @@ def find_splits(
     for part, mask in zip(PARTS, masks, strict=True):
         if not mask.any() and (part == "train" or (parts == part).any()):
             raise frame.error(f"expected labelled rows of {part}, got none", name, value=part)
-    found = Split.from_masks(*(torch.from_numpy(mask) for mask in masks))
-    return found, name, f"column {name!r}"
+    return Split.from_masks(*(torch.from_numpy(mask) for mask in masks))
+
+
+def _read_parts(frame: Frame, name: str) -> Objects:
+    """Return the part of each row of a split column: train, val, test, or an empty text."""
+    words = [(word or "").lower() for word in frame.categories(name)]
+    parts = np.array([SPLIT_NAMES.get(word, word) for word in words], dtype=object)
+    strange = (parts != "") & ~np.isin(parts, PARTS)
+    if strange.any():
+        place = int(strange.argmax())
+        value = frame.value(name, place)
+        known_words = ", ".join(SPLIT_NAMES)
+        raise frame.error(f"expected one of {known_words}, or none, got {value!r}", name, place, value)
+    return parts
 
 
 def _over(items: Items, labels: Labels) -> Level:
-    """What a split divides, as `Task.over` has it."""
+    """Return what a split divides, as `Task.over` does."""
     ids = items.structure.graph_ids
     return "graph" if labels.level == "graph" or (ids is not None and len(ids) > 1) else labels.level
 
 
 def _labelled(items: Items, labels: Labels, over: Level) -> Bools:
+    """Return which items of the split have a label; a graph has one if one of its nodes or edges has."""
     if over == labels.level:
         return labels.labelled
     pointer = items.structure.node_ptr if labels.level == "node" else items.structure.edge_ptr
@@ -75,26 +90,36 @@ def _labelled(items: Items, labels: Labels, over: Level) -> Bools:
     return found
 
 
-def _split_frame(items: Items, over: Level, split: str | None) -> Frame | None:
-    structure = items.structure
-    if over == "edge":
-        tables = [structure.edges]
-    elif over == "node":
-        tables = [] if structure.nodes is None else [structure.nodes]
-    else:
-        tables = [table for table in (items.graphs, structure.nodes) if table is not None]
+def _find_column(items: Items, over: Level, split: str | None) -> tuple[Frame, str] | None:
+    """Return the table and the name of the split column; None if the caller names none and none has the usual name."""
+    tables = _tables(items, over)
     for table in tables:
-        name = known(table, ("split",)) if split is None else split if split in table.columns else None
-        if name is not None:
-            return items.frame(over, name)
+        name = known(table, ("split",)) if split is None else split
+        if name in table.columns:
+            assert name is not None
+            return items.frame(over, name), name
     if split is not None:
         columns = ", ".join(name for table in tables for name in table.columns)
         raise DataError(f"expected a column of the {over}s ({columns}), got {split!r}", "split", value=split)
     return None
 
 
+def _tables(items: Items, over: Level) -> list[Frame]:
+    """Return the tables that may have a split column."""
+    structure = items.structure
+    found: dict[Level, list[Frame | None]] = {
+        "edge": [structure.edges],
+        "node": [structure.nodes],
+        "graph": [items.graphs, structure.nodes],
+    }
+    return [table for table in found[over] if table is not None]
+
+
 def training_rows(items: Items, labels: Labels, split: Split) -> tuple[Bools, Bools]:
-    """Which rows of nodes and of edges belong to training, or touch what does: what preprocessing may learn from."""
+    """Return the rows of nodes and of edges that preprocessing may learn from.
+
+    These are the rows of the training items, and the nodes and edges that touch them.
+    """
     structure, over = items.structure, _over(items, labels)
     train = split.train.numpy()
     nodes = np.zeros(len(structure.ids), dtype=np.bool_)

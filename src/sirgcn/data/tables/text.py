@@ -1,4 +1,4 @@
-"""Columns of text: by pyarrow where it is installed, else by plain Python, with the same answers."""
+"""Columns of text. They use pyarrow if it is installed, otherwise plain Python, with the same results."""
 
 import re
 from collections.abc import Sequence
@@ -25,16 +25,16 @@ WHITE = (
     "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u200b\u200e\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
 )
-"""White space, by which no value differs from another.
+"""White space. Two values that differ only by white space around them are equal.
 
-All that Python strips, non-breaking spaces among it, and what nobody sees: spaces of no width and marks of direction.
-By name, because pyarrow and Python differ in what they strip.
+It holds everything that Python strips, including non-breaking spaces, and invisible characters: spaces of no width and
+marks of direction. They are listed here because pyarrow and Python differ in what they strip.
 """
 
 _SPACES = f"[{WHITE}]*"
 
 NAMES = ((r"(-?[1-9][0-9]*|0)\.0+", r"\1"), ("True|TRUE|true", "true"), ("False|FALSE|false", "false"))
-"""How a category is named that can be written in several ways."""
+"""The name of a category that can be written in several ways, as pattern and replacement."""
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -48,56 +48,56 @@ class Text(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, keep: Bools | Ints) -> "Text":
-        """The rows of a mask, or at these places."""
+        """Return the rows of a mask, or at these places."""
         ...
 
     def null(self) -> Bools:
-        """Where there is none."""
+        """Return where a value is missing."""
         ...
 
     def isin(self, words: Sequence[str]) -> Bools:
-        """Where it is one of these, white space around it apart."""
+        """Return where a value is one of these words, apart from white space around it."""
         ...
 
     def matches(self, pattern: str) -> Bools:
-        """Where the whole of it, white space around it apart, has this form."""
+        """Return where the whole value matches the pattern, apart from white space around it."""
         ...
 
     def names(self) -> Objects:
-        """As names of categories: whole numbers without `.0`, truth in lower case, no white space around any."""
+        """Return names of categories: whole numbers without `.0`, truth values in lower case, no white space around."""
         ...
 
     def stripped(self) -> "Text":
-        """Without the white space around it."""
+        """Return the values without white space around them."""
         ...
 
     def spaced(self) -> Bools:
-        """Where there is white space around it, or nothing else."""
+        """Return where a value has white space around it, or is only white space."""
         ...
 
     def floats(self) -> Floats:
-        """As numbers; every one must have the form of a number."""
+        """Return the values as numbers; each must have the form of a number."""
         ...
 
     def items(self) -> tuple["Text", Ints]:
-        """What stands between the commas of lists in brackets, and how many there are in each."""
+        """Return the items of lists in brackets, which commas separate, and the number of items in each list."""
         ...
 
     def positions(self, among: "Text") -> Ints:
-        """Where each stands among others, its first place; -1 where it does not."""
+        """Return the first place of each value among others; -1 if it is not among them."""
         ...
 
     def codes(self) -> tuple[Ints, "Text"]:
-        """Each as the number of its value, and the values in the order in which they come."""
+        """Return the number of each value, and the different values in the order of their first occurrence."""
         ...
 
     def objects(self) -> Objects:
-        """As Python's strings, None where there is none."""
+        """Return the values as Python strings, None if missing."""
         ...
 
 
 def as_text(values: Any) -> Text:
-    """A column from a sequence of strings and None, an array of whole numbers, or pyarrow's."""
+    """Return a column from a sequence of strings and None, an array of whole numbers, or an array of pyarrow."""
     numbers = isinstance(values, np.ndarray) and values.dtype.kind in "iu"
     if pa is None:
         return PlainText(np.array([*(map(str, values.tolist()) if numbers else values), None], dtype=object)[:-1])
@@ -107,14 +107,14 @@ def as_text(values: Any) -> Text:
 
 
 def join_text(parts: Sequence[Text]) -> Text:
-    """Several columns, one below the other."""
+    """Return several columns as one, one below the other."""
     if pa is not None:
         return ArrowText(pa.concat_arrays([part.values for part in parts]))  # type: ignore[attr-defined]
     return PlainText(np.concatenate([part.objects() for part in parts]))
 
 
 class ArrowText:
-    """Text in pyarrow's memory: no Python object per value."""
+    """Text in the memory of pyarrow, without a Python object per value."""
 
     def __init__(self, values: Any) -> None:
         self.values = values
@@ -170,7 +170,7 @@ class ArrowText:
 
 
 class PlainText:
-    """Text as an array of Python's strings."""
+    """Text as an array of Python strings."""
 
     def __init__(self, values: Objects) -> None:
         self.values = values
@@ -213,7 +213,7 @@ class PlainText:
         return np.fromiter(map(float, map(_strip, self.values)), np.float64, len(self))
 
     def _filled(self) -> Objects:
-        """With a word that nothing looks for in the place of none."""
+        """Return the values with a text that no pattern matches in the place of missing ones."""
         null = self.null()
         return np.where(null, "\x01", self.values) if null.any() else self.values
 
@@ -224,7 +224,7 @@ class PlainText:
 
     def positions(self, among: Text) -> Ints:
         codes, values = among.codes()
-        # A value's number is not its place: its first place is.
+        # The number of a value is not its place, so its first place is looked up.
         first = np.full(len(values), -1, np.int64)
         places = np.flatnonzero(codes >= 0)[::-1]
         first[codes[places]] = places

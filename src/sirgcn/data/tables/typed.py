@@ -1,4 +1,4 @@
-"""Columns that have a type, as pandas holds them: numbers, texts, times and lists."""
+"""Columns of pandas, which have a type: numbers, texts, times and lists."""
 
 import sys
 from collections.abc import Callable
@@ -12,14 +12,17 @@ from sirgcn.data.tables.text import WHITE, Bools, Floats, Ints, Text, as_text
 from sirgcn.data.validate import DataError
 
 Refuse = Callable[[str, int | None, Any], DataError]
-"""A refusal from a message, a place in the column, and the value that stands there."""
+"""A function that returns an error for a message, a place in the column, and the value at this place."""
 
-# Whole numbers below are exact in float64.
+# Whole numbers below this one are exact in float64.
 EXACT = 2**53
 
 
 def of_series(series: "pd.Series[Any]", refuse: Refuse) -> tuple[str, Text | Floats]:
-    """The kind of a column by its type, and its text, or its numbers `[rows]` or `[rows, length]`; NaN: missing."""
+    """Return what a column holds by its pandas type, and its text, or its numbers `[rows]` or `[rows, length]`.
+
+    A missing number is NaN.
+    """
     dtype: Any = series.dtype
     if types.is_bool_dtype(dtype) or (types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype)):
         numbers = series.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -42,28 +45,39 @@ def _of_objects(series: "pd.Series[Any]", refuse: Refuse) -> tuple[str, Text | F
         return "categorical", as_text(texts(series))
     places = np.flatnonzero(~absent)
     if found in ("datetime", "datetime64", "date"):
-        times = days(series)
-        for place in places[np.isnan(times[places])][:1].tolist():
-            raise refuse("expected a time that pandas can hold", place, series.iloc[place])
-        return "time", times
+        return "time", _of_times(series, places, refuse)
     if found in ("empty", "boolean", "integer", "floating", "mixed-integer-float", "decimal"):
-        numbers = np.full(len(series), np.nan)
-        try:
-            numbers[places] = here.to_numpy(dtype=np.float64)
-        except OverflowError:
-            values: list[Any] = here.tolist()
-            large = next(place for place, value in enumerate(values) if abs(value) > sys.float_info.max)
-            raise refuse("expected a number of float64", int(places[large]), values[large]) from None
+        numbers = _of_numbers(here, places, len(series), refuse)
         return "boolean" if found == "boolean" else "numeric", numbers
     return "list", _of_lists(list(here), places, absent, refuse)
+
+
+def _of_times(series: "pd.Series[Any]", places: Ints, refuse: Refuse) -> Floats:
+    times = days(series)
+    wrong = places[np.isnan(times[places])]
+    if len(wrong):
+        place = int(wrong[0])
+        raise refuse("expected a time that pandas can hold", place, series.iloc[place])
+    return times
+
+
+def _of_numbers(here: "pd.Series[Any]", places: Ints, count: int, refuse: Refuse) -> Floats:
+    numbers = np.full(count, np.nan)
+    try:
+        numbers[places] = here.to_numpy(dtype=np.float64)
+    except OverflowError:
+        values: list[Any] = here.tolist()
+        large = next(place for place, value in enumerate(values) if abs(value) > sys.float_info.max)
+        raise refuse("expected a number of float64", int(places[large]), values[large]) from None
+    return numbers
 
 
 def _of_lists(values: list[Any], places: Ints, absent: Bools, refuse: Refuse) -> Floats:
     fits = [isinstance(value, list | tuple | np.ndarray) and _is_row(np.asarray(value)) for value in values]
     if not all(fits):
-        kinds = [type(value).__name__ for value in values]
-        other = next((place for place, kind in enumerate(kinds) if kind != kinds[0]), fits.index(False))
-        got = f"{kinds[other]} {values[other]!r} where the first is {kinds[0]} {values[0]!r}"
+        names = [type(value).__name__ for value in values]
+        other = next((place for place, name in enumerate(names) if name != names[0]), fits.index(False))
+        got = f"{names[other]} {values[other]!r} where the first is {names[0]} {values[0]!r}"
         raise refuse(f"expected values of one type, or lists of numbers, got {got}", int(places[other]), values[other])
     lengths = np.array([len(value) for value in values])
     check_lengths(lengths, places, refuse)
@@ -77,7 +91,7 @@ def _is_row(array: Any) -> bool:
 
 
 def check_lengths(lengths: Ints, places: Ints, refuse: Refuse) -> None:
-    """Refuse the first list that is not as long as the first of all."""
+    """Raise for the first list whose length differs from that of the first list."""
     other = np.flatnonzero(lengths != lengths[0]) if len(lengths) else lengths
     if len(other):
         length = int(lengths[other[0]])
@@ -85,7 +99,7 @@ def check_lengths(lengths: Ints, places: Ints, refuse: Refuse) -> None:
 
 
 def texts(series: "pd.Series[Any]") -> Any:
-    """Each value as text, None where there is none; whole numbers without a decimal point, whatever type holds them."""
+    """Return each value as text, None if missing; whole numbers have no decimal point, whatever their type."""
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iu":
         return as_text(series.to_numpy()).objects()
     pairs = zip(series.tolist(), series.isna().tolist(), strict=True)
@@ -101,7 +115,7 @@ def _text(value: Any) -> str:
 
 
 def days(times: "pd.Series[Any]") -> Floats:
-    """Days since 1970 (UTC), NaN for what is no time."""
+    """Return times as days since 1970 (UTC), NaN for values that are no time."""
     found = pd.to_datetime(times, utc=True, errors="coerce", format="ISO8601")
     since: pd.Series[Any] = (found - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
     return since.to_numpy(dtype=np.float64, na_value=np.nan)

@@ -1,9 +1,12 @@
-"""Graphs that are arrays already, as tables: PyG's `Data`, and `.npz` files of the same or the heterophilous layout."""
+"""Sources that hold a whole graph, read into tables: PyG's `Data`, `.npz` files, NetworkX graphs and GraphML files.
+
+Reading a file never runs code: pickles and XML entities are refused.
+"""
 
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,43 +19,48 @@ from torch_geometric.data import Data
 
 from sirgcn.data.archives import load_npz
 from sirgcn.data.graphs import Graphs, Level
-from sirgcn.data.splits import Split
-from sirgcn.data.tables.columns import Frame, Kind, check_names
+from sirgcn.data.splits import PARTS, Split
+from sirgcn.data.tables.columns import ColumnType, Frame, check_names
 from sirgcn.data.tables.delimited import MORE, read_bytes
 from sirgcn.data.tables.roles import Roles, Tables
 from sirgcn.data.tables.text import as_text
 from sirgcn.data.validate import DataError, check_shape
 
-NAMES = ("x", "edge_index", "edge_attr", "y", "node_ptr", "edge_ptr", "train_mask", "val_mask", "test_mask")
+MASKS = tuple(f"{part}_mask" for part in PARTS)
+
+NAMES = ("x", "edge_index", "edge_attr", "y", "node_ptr", "edge_ptr", *MASKS)
 
 LAYOUT = {"node_features": "x", "node_labels": "y", "edges": "edge_index"} | {
-    f"{part}_masks": f"{part}_mask" for part in ("train", "val", "test")
+    f"{part}_masks": f"{part}_mask" for part in PARTS
 }
-"""The names of the heterophilous data sets' files, whose edges are `[E, 2]` and masks `[splits, V]`, and PyG's."""
+"""The names in the files of the heterophilous data sets, and PyG's names for the same arrays.
 
+Edges are `[E, 2]` in these files, and masks are `[splits, V]`.
+"""
 
 ENDS = Roles(source="source", destination="target")
-"""Where the ends of edges stand in the tables of a whole graph, whose nodes have their ids in the index."""
+"""The columns of an edge's ends in the tables of a whole graph. The ids of its nodes are in the index."""
 
 
 def from_data(graphs: Data | Sequence[Data], level: Level | None) -> Tables:
-    """The tables of PyG's graphs; `x` and `edge_attr` that hold whole numbers hold categories, as PyG has it."""
-    if not isinstance(graphs, Data) and len(graphs) != 1:
-        if not graphs:
-            raise DataError("expected at least one graph, got none", "nodes")
-        return _of_graphs("data", Graphs.from_data(graphs, level or "graph"), True)
-    data = graphs if isinstance(graphs, Data) else graphs[0]
-    found = {name: data.get(name) for name in NAMES if data.get(name) is not None}
+    """Return the tables of PyG's graphs. Whole numbers in `x` and `edge_attr` are categories, as in PyG."""
+    many = [graphs] if isinstance(graphs, Data) else graphs
+    if not many:
+        raise DataError("expected at least one graph, got none", "nodes")
+    if len(many) > 1:
+        return _tables_of("data", Graphs.from_data(many, level or "graph"), True)
+    (data,) = many
+    found = {name: value for name in NAMES if (value := data.get(name)) is not None}
     if "x" not in found and "edge_index" in found and data.num_nodes is not None:
         found["x"] = torch.ones(data.num_nodes, 1)
     for name, tensor in found.items():
         if not isinstance(tensor, Tensor):
             raise DataError(f"expected a tensor, got {type(tensor).__name__}", name, "data")
-    return _of_tensors("data", found, level, True)
+    return _from_tensors("data", found, level, True)
 
 
 def read_npz(path: Path, level: Level | None, limit: int | None = None) -> Tables:
-    """A `.npz` file with PyG's names, or with those of the heterophilous data sets; no pickles."""
+    """Return the tables of a `.npz` file with PyG's names or those of the heterophilous data sets, without pickles."""
     source = str(path)
     try:
         with load_npz(path, limit) as file:
@@ -64,15 +72,21 @@ def read_npz(path: Path, level: Level | None, limit: int | None = None) -> Table
     tensors = {name: _tensor(source, name, array) for name, array in found.items() if name in (*NAMES, *LAYOUT)}
     for name, known in LAYOUT.items():
         if name in tensors:
-            # Whole numbers are numbers in this layout.
-            tensor = tensors.pop(name)
-            tensors[known] = tensor.double() if known == "x" else tensor.T if tensor.dim() == 2 else tensor
-    # Its edges are listed once, PyG's as they are meant.
-    return _of_tensors(source, tensors, level, "edges" not in found)
+            tensors[known] = _transposed(known, tensors.pop(name))
+    # This layout lists each edge once; PyG's lists each direction.
+    return _from_tensors(source, tensors, level, "edges" not in found)
+
+
+def _transposed(name: str, tensor: Tensor) -> Tensor:
+    """Return an array of the heterophilous layout in PyG's."""
+    if name == "x":
+        # Whole numbers are numbers in this layout, not categories.
+        return tensor.double()
+    return tensor.T if tensor.dim() == 2 else tensor
 
 
 _UNREADABLE = (ValueError, OSError, EOFError, KeyError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error)
-"""What a damaged archive, a pickle or an array that is larger than its file may raise."""
+"""The errors for a damaged archive, for a pickle, and for an array that is larger than its file."""
 
 
 def _tensor(source: str, name: str, array: Any) -> Tensor:
@@ -86,34 +100,47 @@ def _tensor(source: str, name: str, array: Any) -> Tensor:
     return torch.from_numpy(np.array(array, dtype=wanted))
 
 
-def _of_tensors(source: str, found: Mapping[str, Tensor], level: Level | None, directed: bool) -> Tables:
-    for name in ("x", "edge_index"):
-        if name not in found:
-            known = ", ".join(found) or "none"
-            raise DataError(f"expected it, got {known}", name, source)
-    for name, tensor in found.items():
-        if tensor.dim() == 0:
-            raise DataError("expected an array, got a number", name, source, value=tensor.item())
-    ready = {name: _wide(tensor) for name, tensor in found.items() if "mask" not in name and name != "y"}
+def _from_tensors(source: str, found: Mapping[str, Tensor], level: Level | None, directed: bool) -> Tables:
+    """Return the tables of a graph in PyG's tensors, by name."""
+    _check_tensors(source, found)
+    inputs = {name: _wide(tensor) for name, tensor in found.items() if name != "y" and name not in MASKS}
     for name in ("x", "edge_attr"):
-        if name in ready and ready[name].dim() == 1:
-            ready[name] = ready[name].unsqueeze(1)
-    graphs = len(ready["node_ptr"]) - 1 if "node_ptr" in ready else 1
-    rows: dict[Level, int] = {"node": len(ready["x"]), "graph": graphs, "edge": ready["edge_index"].size(-1)}
-    # Without targets, none of the nodes has a label.
-    y = _targets(found["y"]) if "y" in found else torch.full((rows["node"],), -1)
-    fitting = [name for name, count in rows.items() if len(y) == count]
-    own: Level = level if level is not None and "y" in found else fitting[0] if fitting else "node"
+        if name in inputs and inputs[name].dim() == 1:
+            inputs[name] = inputs[name].unsqueeze(1)
+    graphs = len(inputs["node_ptr"]) - 1 if "node_ptr" in inputs else 1
+    rows: dict[Level, int] = {"node": len(inputs["x"]), "graph": graphs, "edge": inputs["edge_index"].size(-1)}
+    has_targets = "y" in found
+    if has_targets:
+        y = _targets(found["y"])
+        own = level or _level_of(y, rows)
+    else:
+        # No node has a label.
+        y, own = torch.full((rows["node"],), -1), "node"
     try:
-        made = Graphs(y=y, level=own, **ready)
+        made = Graphs(y=y, level=own, **inputs)
     except DataError as error:
-        raise DataError(error.message, error.field, source, error.row, error.value) from None
-    tables = _of_graphs(source, made, "y" in found)
+        raise replace(error, source=source) from None
+    tables = _tables_of(source, made, has_targets)
     return replace(tables, directed=directed, splits=_splits(source, found, rows[own]))
 
 
+def _check_tensors(source: str, found: Mapping[str, Tensor]) -> None:
+    for name in ("x", "edge_index"):
+        if name not in found:
+            known = ", ".join(found) or "none"
+            raise DataError(f"expected this array, got {known}", name, source)
+    for name, tensor in found.items():
+        if tensor.dim() == 0:
+            raise DataError("expected an array, got a number", name, source, value=tensor.item())
+
+
+def _level_of(y: Tensor, rows: Mapping[Level, int]) -> Level:
+    """Return the first level that has as many rows as there are targets; "node" if none has."""
+    return next((level for level, count in rows.items() if len(y) == count), "node")
+
+
 def _wide(tensor: Tensor) -> Tensor:
-    """In the nearest dtype of graphs."""
+    """Return the tensor in the nearest dtype that graphs may have."""
     if tensor.dtype == torch.bool or tensor.dtype in (torch.float16, torch.bfloat16):
         return tensor.float()
     return tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.long()
@@ -121,63 +148,84 @@ def _wide(tensor: Tensor) -> Tensor:
 
 def _targets(y: Tensor) -> Tensor:
     y = _wide(y.long() if y.dtype == torch.bool else y)
-    return y.squeeze(1) if y.dim() == 2 and y.size(1) == 1 else y.float() if y.dim() == 2 else y
+    if y.dim() != 2:
+        return y
+    return y.squeeze(1) if y.size(1) == 1 else y.float()
 
 
 def _splits(source: str, found: Mapping[str, Tensor], count: int) -> tuple[Split, ...]:
-    masks = {name: mask for name, mask in found.items() if "mask" in name}
-    if not masks:
-        return ()
+    """Return the splits of the masks; one per column of a mask."""
     columns = {}
-    for name, mask in masks.items():
-        check_shape(name, mask, (count, None) if mask.dim() == 2 else (count,), (torch.bool,))
-        columns[name] = mask.reshape(count, -1)
+    for name in MASKS:
+        if name in found:
+            mask = found[name]
+            check_shape(name, mask, (count, None) if mask.dim() == 2 else (count,), (torch.bool,))
+            columns[name] = mask.reshape(count, -1)
+    if not columns:
+        return ()
     widths = {mask.size(1) for mask in columns.values()}
     if len(widths) > 1:
         raise DataError(f"expected as many splits in every mask, got {sorted(widths)}", "train_mask", source)
     none = torch.zeros(count, widths.pop(), dtype=torch.bool)
-    parts = [columns.get(f"{part}_mask", none) for part in ("train", "val", "test")]
+    parts = [columns.get(name, none) for name in MASKS]
     return tuple(Split.from_masks(*(part[:, place] for part in parts)) for place in range(none.size(1)))
 
 
-def _of_graphs(source: str, graphs: Graphs, labelled: bool) -> Tables:
-    tables: dict[str, dict[str, Any]] = {"node": {}, "edge": {}, "graph": {}}
-    kinds: dict[str, Kind] = {}
-    tables["edge"] |= {
-        name: pd.Series(end.numpy()) for name, end in zip(("source", "target"), graphs.edge_index, strict=True)
+def _tables_of(source: str, graphs: Graphs, has_targets: bool) -> Tables:
+    """Return the tables of nodes, edges and, for several graphs, of graphs."""
+    ends = zip(("source", "target"), graphs.edge_index, strict=True)
+    columns: dict[Level, dict[str, Any]] = {
+        "node": _input_columns("x", graphs.x),
+        "edge": {name: pd.Series(end.numpy()) for name, end in ends} | _input_columns("edge_attr", graphs.edge_attr),
+        "graph": {},
     }
+    has_graphs = graphs.node_ptr is not None
     if graphs.node_ptr is not None:
-        tables["node"]["graph_id"] = pd.Series(torch.repeat_interleave(graphs.node_ptr.diff()).numpy())
-    for level, name in (("node", "x"), ("edge", "edge_attr")):
-        values = getattr(graphs, name)
-        if values is not None and values.is_floating_point():
-            tables[level][name] = values.double().numpy()
-        elif values is not None:
-            columns = {f"{name}_{place}": pd.Series(column.numpy()) for place, column in enumerate(values.T)}
-            tables[level] |= columns
-            kinds |= dict.fromkeys(columns, "categorical")
-    if labelled:
-        targets = [graphs.y] if graphs.y.dim() == 1 else list(graphs.y.T)
-        names = ["y"] if graphs.y.dim() == 1 else [f"y_{place}" for place in range(len(targets))]
-        for name, target in zip(names, targets, strict=True):
-            column = pd.Series(target.numpy())
-            if not target.is_floating_point():
-                column, kinds[name] = column.astype("Int64").mask(column == -1), "categorical"
-            tables[graphs.level][name] = column
-    rows = {"node": graphs.num_nodes, "edge": graphs.num_edges, "graph": graphs.num_graphs}
-    frames = {
-        level: Frame(
-            f"{source}, {level}s", columns, np.arange(1, rows[level] + 1), kinds=kinds, index=pd.RangeIndex(rows[level])
-        )
-        for level, columns in tables.items()
-    }
-    roles = Roles(source="source", destination="target", graph="graph_id" if "graph_id" in tables["node"] else None)
-    many = graphs.node_ptr is not None
-    return Tables(frames["node"], frames["edge"], frames["graph"] if many else None, directed=True, roles=roles)
+        graph_id = pd.Series(torch.repeat_interleave(graphs.node_ptr.diff()).numpy())
+        columns["node"] = {"graph_id": graph_id} | columns["node"]
+    types = _categorical(graphs)
+    if has_targets:
+        columns[graphs.level] |= _target_columns(graphs.y)
+    rows: dict[Level, int] = {"node": graphs.num_nodes, "edge": graphs.num_edges, "graph": graphs.num_graphs}
+
+    def frame(level: Level) -> Frame:
+        count = rows[level]
+        numbers = np.arange(1, count + 1)
+        return Frame(f"{source}, {level}s", columns[level], numbers, types=types, index=pd.RangeIndex(count))
+
+    roles = replace(ENDS, graph="graph_id" if has_graphs else None)
+    return Tables(frame("node"), frame("edge"), frame("graph") if has_graphs else None, directed=True, roles=roles)
+
+
+def _input_columns(name: str, values: Tensor | None) -> dict[str, Any]:
+    """Return one column of lists for float features, and one column per category."""
+    if values is None:
+        return {}
+    if values.is_floating_point():
+        return {name: values.double().numpy()}
+    return {f"{name}_{place}": pd.Series(column.numpy()) for place, column in enumerate(values.T)}
+
+
+def _target_columns(y: Tensor) -> dict[str, Any]:
+    if not y.is_floating_point():
+        column = pd.Series(y.numpy())
+        return {"y": column.astype("Int64").mask(column == -1)}
+    if y.dim() == 1:
+        return {"y": pd.Series(y.numpy())}
+    return {f"y_{place}": pd.Series(target.numpy()) for place, target in enumerate(y.T)}
+
+
+def _categorical(graphs: Graphs) -> dict[str, ColumnType]:
+    """Return the type of every column that holds categories or classes."""
+    names = ["y"] if not graphs.y.is_floating_point() else []
+    for name, values in (("x", graphs.x), ("edge_attr", graphs.edge_attr)):
+        if values is not None and not values.is_floating_point():
+            names += [f"{name}_{place}" for place in range(values.size(1))]
+    return dict.fromkeys(names, "categorical")
 
 
 def from_networkx(graph: Any) -> Tables:
-    """The tables of a NetworkX graph: attributes are columns."""
+    """Return the tables of a NetworkX graph. Its attributes are columns."""
     nodes, edges = list(graph.nodes(data=True)), list(graph.edges(data=True))
     index = pd.Index([node for node, _ in nodes], dtype=object, tupleize_cols=False)
     ends = {
@@ -185,14 +233,14 @@ def from_networkx(graph: Any) -> Tables:
         for place, name in enumerate(("source", "target"))
     }
     return Tables(
-        _of_attributes("nodes", [attributes for _, attributes in nodes], {}, index),
-        _of_attributes("edges", [attributes for _, _, attributes in edges], ends, None),
+        _from_attributes("nodes", [attributes for _, attributes in nodes], {}, index),
+        _from_attributes("edges", [attributes for _, _, attributes in edges], ends, None),
         directed=bool(graph.is_directed()),
         roles=ENDS,
     )
 
 
-def _of_attributes(
+def _from_attributes(
     source: str, rows: Sequence[Mapping[Any, Any]], first: Mapping[str, Any], index: "pd.Index[Any] | None"
 ) -> Frame:
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -202,93 +250,140 @@ def _of_attributes(
 
 
 class _NoDoctype(ElementTree.TreeBuilder):
-    """Refuses a document type, and with it the entities that it could declare."""
+    """A builder that refuses a document type, and with it the entities that a document type may declare."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
         raise DataError("expected no document type, got one", "DOCTYPE")
 
 
 def read_graphml(path: Path, limit: int | None = None) -> Tables:
-    """A GraphML file with one graph: its keys are columns, of the types that they declare."""
+    """Return the tables of a GraphML file with one graph. Its keys are columns of the types that they declare."""
     source = str(path)
+    root = _parse(path, limit)
+    graph = _only_graph(source, root)
+    keys = {key.get("id", ""): key for key in root.findall("key")}
+    nodes, edges = graph.findall("node"), graph.findall("edge")
+    directed = _is_directed(source, graph, edges)
+    return Tables(
+        _Elements(source, "node", nodes, keys).frame(()),
+        _Elements(source, "edge", edges, keys).frame(("source", "target")),
+        directed=directed,
+        roles=ENDS,
+    )
+
+
+def _parse(path: Path, limit: int | None) -> Any:
     try:
         root = ElementTree.XML(read_bytes(path, limit), ElementTree.XMLParser(target=_NoDoctype()))
     except DataError as error:
-        raise DataError(error.message, error.field, source) from None
+        raise replace(error, source=str(path)) from None
     except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise DataError(f"expected GraphML, got: {error}", "graphml", source) from None
+        raise DataError(f"expected GraphML, got: {error}", "graphml", str(path)) from None
     for element in root.iter():
-        # Some writers leave the namespace out.
+        # Some programs leave the namespace out.
         element.tag = element.tag.rpartition("}")[2]
+    return root
+
+
+def _only_graph(source: str, root: Any) -> Any:
     graphs = root.findall("graph")
     if root.tag != "graphml" or len(graphs) != 1:
         raise DataError(f"expected one graph in <graphml>, got {len(graphs)} in <{root.tag}>", "graph", source)
     (graph,) = graphs
     for tag in ("graph", "hyperedge"):
         if graph.find(f".//{tag}") is not None:
-            raise DataError("expected nodes and edges alone, got one", tag, source)
-    keys = {key.get("id", ""): key for key in root.findall("key")}
+            raise DataError("expected only nodes and edges, got one", tag, source)
+    return graph
+
+
+def _is_directed(source: str, graph: Any, edges: Sequence[Any]) -> bool:
     default = graph.get("edgedefault")
     if default not in ("directed", "undirected"):
         raise DataError(f"expected directed or undirected, got {default!r}", "edgedefault", source, value=default)
-    directed = default == "directed"
-    edges = graph.findall("edge")
+    is_directed: bool = default == "directed"
     for row, edge in enumerate(edges, start=1):
         own = edge.get("directed")
-        if own is not None and (own == "true") != directed:
-            raise DataError("expected all edges as edgedefault has them", "directed", source, row, own)
-    return Tables(
-        _of_elements(source, "node", graph.findall("node"), (), keys),
-        _of_elements(source, "edge", edges, ("source", "target"), keys),
-        directed=directed,
-        roles=ENDS,
-    )
+        if own is not None and (own == "true") != is_directed:
+            raise DataError("expected the direction of edgedefault in all edges", "directed", source, row, own)
+    return is_directed
 
 
-_GRAPHML_KINDS: dict[str, Kind | None] = {
+_GRAPHML_TYPES: dict[str, ColumnType | None] = {
     **dict.fromkeys(("int", "long", "float", "double"), "numeric"),
     "boolean": "boolean",
     "string": None,
 }
 
 
-def _of_elements(
-    source: str, tag: str, elements: Sequence[Any], attributes: Sequence[str], keys: Mapping[str, Any]
-) -> Frame:
-    found: dict[str, list[str | None]] = {name: [element.get(name) for element in elements] for name in attributes}
-    kinds: dict[str, Kind] = {}
-    named = {}
-    for key, element in keys.items():
-        # A key without a name belongs to the program that drew the graph.
-        if element.get("for", "all") in (tag, "all") and (name := element.get("attr.name")) is not None:
-            check_names(source, [*found, name])
-            default = element.find("default")
-            found[name] = [None if default is None else default.text] * len(elements)
-            named[key] = name
-            kind = element.get("attr.type", "string")
-            if kind not in _GRAPHML_KINDS:
-                known = ", ".join(_GRAPHML_KINDS)
-                raise DataError(f"expected a type of {known}, got {kind!r}", name, source, value=kind)
-            if (said := _GRAPHML_KINDS[kind]) is not None:
-                kinds[name] = said
-    for row, element in enumerate(elements):
-        read = set()
+@dataclass(frozen=True, eq=False)
+class _Elements:
+    """The nodes or the edges of a GraphML file, and the keys of their columns.
+
+    Args:
+        source: the name of the file.
+        tag: "node" or "edge".
+        elements: the elements of this tag.
+        keys: all declared keys, by their id.
+        names: the name of each key that is a column.
+        types: the types of the columns that hold numbers or truth values.
+        columns: the values of each column, None without a value.
+    """
+
+    source: str
+    tag: str
+    elements: Sequence[Any]
+    keys: Mapping[str, Any]
+    names: dict[str, str] = field(default_factory=dict)
+    types: dict[str, ColumnType] = field(default_factory=dict)
+    columns: dict[str, list[str | None]] = field(default_factory=dict)
+
+    def frame(self, attributes: Sequence[str]) -> Frame:
+        """Return the table: the attributes of the elements, then the keys. The ids are the index."""
+        self.columns.update({name: [element.get(name) for element in self.elements] for name in attributes})
+        for key, element in self.keys.items():
+            # A key without a name belongs to the program that drew the graph.
+            if element.get("for", "all") in (self.tag, "all") and element.get("attr.name") is not None:
+                self._declare(key, element)
+        for row, element in enumerate(self.elements):
+            self._read(row, element)
+        # Strings are typed text, as in a data frame. Numbers and truth values are read from text.
+        columns = {
+            name: as_text(values) if name in self.types or name in attributes else pd.Series(values, dtype=object)
+            for name, values in self.columns.items()
+        }
+        index = pd.Index(np.array([element.get("id") for element in self.elements], dtype=object))
+        rows = np.arange(1, len(self.elements) + 1)
+        return Frame(f"{self.source}, {self.tag}", columns, rows, ("",), self.types, index)
+
+    def _declare(self, key: str, element: Any) -> None:
+        """Add the column of a key, with the default of its values."""
+        name = element.get("attr.name")
+        check_names(self.source, [*self.columns, name])
+        declared = element.get("attr.type", "string")
+        if declared not in _GRAPHML_TYPES:
+            known = ", ".join(_GRAPHML_TYPES)
+            raise DataError(f"expected a type of {known}, got {declared!r}", name, self.source, value=declared)
+        column_type = _GRAPHML_TYPES[declared]
+        if column_type is not None:
+            self.types[name] = column_type
+        default = element.find("default")
+        self.columns[name] = [None if default is None else default.text] * len(self.elements)
+        self.names[key] = name
+
+    def _read(self, row: int, element: Any) -> None:
+        """Read the values of one element."""
+        seen = set()
         for data in element.findall("data"):
             key = data.get("key", "")
-            if key not in keys or key in read:
-                known = "expected a declared key, and each once"
-                raise DataError(f"{known}, got {key!r}", "key", f"{source}, {tag}", row + 1, key)
-            read.add(key)
-            if key in named:
-                if len(data):
-                    inside = f"expected a value, got <{data[0].tag}>"
-                    raise DataError(inside, named[key], f"{source}, {tag}", row + 1, data[0].tag)
-                found[named[key]][row] = data.text or ""
-    rows = np.arange(1, len(elements) + 1)
-    # Strings have the type of text, as in a data frame; numbers and truth are read from text.
-    columns = {
-        name: as_text(values) if name in kinds or name in attributes else pd.Series(values, dtype=object)
-        for name, values in found.items()
-    }
-    index = pd.Index(np.array([element.get("id") for element in elements], dtype=object))
-    return Frame(f"{source}, {tag}", columns, rows, ("",), kinds, index)
+            if key not in self.keys or key in seen:
+                expected = "expected a declared key, and each once"
+                raise DataError(f"{expected}, got {key!r}", "key", f"{self.source}, {self.tag}", row + 1, key)
+            seen.add(key)
+            if key in self.names:
+                self._set(row, self.names[key], data)
+
+    def _set(self, row: int, name: str, data: Any) -> None:
+        if len(data):
+            inside = f"expected a value, got <{data[0].tag}>"
+            raise DataError(inside, name, f"{self.source}, {self.tag}", row + 1, data[0].tag)
+        self.columns[name][row] = data.text or ""

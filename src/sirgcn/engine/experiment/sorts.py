@@ -61,6 +61,10 @@ class Experiment(ABC):
             not a key of the file.
         overrides: the changes of settings that the name stands for, such as `train.lr=1e-3`. They are not a key of the
             file.
+
+    >>> from sirgcn.engine.experiment import load
+    >>> isinstance(load("zinc"), Experiment)
+    True
     """
 
     name: str

@@ -17,7 +17,11 @@ from sirgcn.strict import Probability, Size, checked
 
 
 class GAT(Baseline):
-    """Per head the sum of alpha_uv W h_v, alpha = softmax(leaky_relu(a_T W h_u + a_S W h_v)) over N(u); plus b."""
+    """Per head, the sum of alpha_uv W h_v, alpha = softmax(leaky_relu(a_T W h_u + a_S W h_v)) over N(u); plus b.
+
+    >>> GAT(3, 8, heads=2)(torch.randn(4, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([4, 8])
+    """
 
     @checked
     def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0, heads: Size = 8) -> None:
@@ -43,10 +47,14 @@ class GAT(Baseline):
 
 
 class GATv2(Baseline):
-    """Per head the sum of alpha_uv W h_v, alpha = softmax(a leaky_relu(W h_u + W h_v)); W with a bias, as in DGL.
+    """Per head, the sum of alpha_uv W h_v, alpha = softmax(a leaky_relu(W h_u + W h_v)); W has a bias, as in DGL.
 
-    With `share_weights=False` the target has a W of its own. The weights of the shared form, that of Tables 1 and 2,
-    are drawn as DGL draws them; those of the other as PyG does, with a W that is smaller by sqrt(2).
+    With `share_weights=False` the targets have a second W. The shared form is that of Tables 1 and 2, and its weights
+    are drawn as DGL draws them. The weights of the other form are drawn as PyG draws them, with a W that is smaller by
+    sqrt(2).
+
+    >>> GATv2(3, 8, heads=2)(torch.randn(4, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([4, 8])
     """
 
     @checked
@@ -82,7 +90,11 @@ class GATv2(Baseline):
 
 
 class Transformer(Baseline):
-    """W_O applied to the heads' sums of alpha_uv W_V h_v, alpha = softmax(W_Q h_u . W_K h_v / sqrt(d_head))."""
+    """W_O times the heads' sums of alpha_uv W_V h_v, alpha = softmax(W_Q h_u . W_K h_v / sqrt(d_head)).
+
+    >>> Transformer(3, 8)(torch.randn(4, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([4, 8])
+    """
 
     @checked
     def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0, heads: Size = 8) -> None:

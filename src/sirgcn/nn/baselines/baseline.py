@@ -15,10 +15,20 @@ from sirgcn.strict import Probability, Size, check_name, checked
 class Baseline(nn.Module):
     """A convolution that is called as `SIRConv` is: `conv(h, graph, edge, edge_weight)`.
 
+    A subclass has the method `convolve`, its formula.
+
     Args:
-        in_channels: width of h.
-        out_channels: width of the output.
-        dropout: on h, before everything else.
+        in_channels: the width of h.
+        out_channels: the width of the output.
+        dropout: the dropout on h, before everything else.
+
+    >>> import torch
+    >>> from sirgcn.nn.baselines.messages import weighted_sum
+    >>> class Sum(Baseline):
+    ...     def convolve(self, rows, graph):
+    ...         return weighted_sum(rows.expand(), graph)
+    >>> Sum(1, 1)(torch.tensor([[1.0], [2.0]]), torch.tensor([[0], [1]])).tolist()
+    [[0.0], [1.0]]
     """
 
     # The formula of a layer: convolve(rows, graph, ...), with the extra inputs of `Conv.extra_inputs`.
@@ -36,7 +46,7 @@ class Baseline(nn.Module):
         self.dropout: nn.Module = Dropout(dropout)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Draw all parameters again."""
         for module in self.children():
             reset(module)
 

@@ -1,4 +1,4 @@
-"""Convolutions whose messages pass a gate of both ends: GatedGCN and FAGCN."""
+"""Convolutions that multiply each message by a gate, which both ends of the edge compute: GatedGCN and FAGCN."""
 
 import math
 
@@ -18,7 +18,10 @@ from sirgcn.strict import Probability, Size, checked
 class GatedGCN(Baseline):
     """A h_u + b_A + sum(eta * (B h_v + b_B)) / (sum(eta) + 1e-6), eta = sigmoid(D h_u + b_D + E h_v + C h_uv).
 
-    That of Benchmarking GNNs, except that the gates are not handed on from layer to layer.
+    This is the layer of Benchmarking GNNs, except that a layer does not pass its gates to the next layer.
+
+    >>> GatedGCN(3, 2, edge_dim=5)(torch.randn(4, 3), torch.tensor([[0, 1], [1, 2]]), torch.randn(2, 5)).shape
+    torch.Size([4, 2])
     """
 
     @checked
@@ -47,7 +50,7 @@ class GatedGCN(Baseline):
 
 
 class _Gate(nn.Module):
-    """[eta * value || eta] from [query || edge || key || value], eta the sigmoid of the sum of the first ones."""
+    """[eta * value || eta] from [query || edge || key || value], where eta = sigmoid(query + edge + key)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -62,8 +65,11 @@ class _Gate(nn.Module):
 class FAGCN(Baseline):
     """eps * h_u^(0) + the sum of tanh(g [h_u || h_v] + b) * h_v / sqrt(in_degree(u) * in_degree(v)).
 
-    h^(0) is what the first layer read. The width stays as it is. The network of its authors is
-    `SIRNet(encoder="linear", encoder_act="relu", conv="fagcn", residual=False, norm=None, act=None)`.
+    h^(0) is the input of the first layer. The output is as wide as the input. The authors' network is `fagcn` of
+    `NETWORKS`.
+
+    >>> FAGCN(4, 4)(torch.randn(5, 4), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([5, 4])
     """
 
     projects_first = False
@@ -72,13 +78,13 @@ class FAGCN(Baseline):
     def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0, eps: float = 0.3) -> None:
         super().__init__(in_channels, out_channels, dropout)
         if in_channels != out_channels:
-            raise ValueError(f"in_channels: fagcn keeps the width, expected {out_channels}, got {in_channels}")
+            raise ValueError(f"in_channels: expected {out_channels}, because fagcn keeps the width, got {in_channels}")
         self.eps = eps
         self.gate_target, self.gate_source = Linear(in_channels, 1), Linear(in_channels, 1, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw g as the authors do: one weight of both halves, by Glorot's normal distribution with a gain."""
+        """Draw g as the authors do: both halves as one weight, from Glorot's normal distribution with a gain."""
         super().reset_parameters()
         for gate in (self.gate_target, self.gate_source):
             nn.init.normal_(gate.weight, std=math.sqrt(2) * math.sqrt(2 / (2 * gate.in_channels + 1)))

@@ -1,6 +1,7 @@
-r"""Networks of their own for heterophilous graphs (Table 5): what they have in common, H2GCN and GloGNN.
+r"""The networks for heterophilous graphs (Table 5): their common class `NodeNetwork`, H2GCN and GloGNN.
 
-Unlike the convolutions of `CONVS` they do not stand in a block of `SIRNet`. They classify the nodes of one graph.
+Unlike the convolutions of `CONVS`, they are whole networks, not layers in a block of `SIRNet`. They classify the nodes
+of one graph.
 """
 
 import warnings
@@ -20,12 +21,12 @@ from sirgcn.ops import Neighbors
 from sirgcn.strict import Probability, Size, checked
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""From the logits of rows and their targets to a scalar."""
+"""A function from the logits of labelled nodes and their targets to a scalar."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """What a network computes once of a graph: neighbourhoods, and features that no weight has touched."""
+    """The neighbourhoods and features that a network computes once per graph, without any weights."""
 
     network: type["NodeNetwork"]
     graphs: tuple[Neighbors, ...] = ()
@@ -35,16 +36,25 @@ class Prepared:
 class NodeNetwork(nn.Module):
     """A network that classifies the nodes of one graph.
 
-    What it needs of the graph is computed in every call, or once by `prepare`, whose result may stand in the place of
-    the edges: `network(x, network.prepare(x, edge_index))`. A network that is trained on more than the loss of its
-    output has an `objective(x, graph, rows, target, loss)`: what to minimise, given the labelled rows.
+    A subclass has the method `scores`, its formula. A call prepares the graph and then computes the scores. To prepare
+    the graph only once, call `prepare` and pass its result in place of the edges:
+    `network(x, network.prepare(x, edge_index))`.
+
+    Some networks are trained on more than the loss of their output. They have a method
+    `objective(x, graph, rows, target, loss)`, which returns the value to minimise, given the labelled rows.
 
     Args:
-        in_channels: width of x.
-        out_channels: logits; 1 stands for two classes, whose logit is the difference of their scores, as in a softmax.
+        in_channels: the width of x.
+        out_channels: the number of logits. 1 stands for two classes, whose logit is the difference of their scores, as
+            in a softmax.
+
+    >>> network, x, edge_index = H2GCN(3, 4).eval(), torch.randn(5, 3), torch.tensor([[0, 1], [1, 2]])
+    >>> prepared = network.prepare(x, edge_index)
+    >>> torch.equal(network(x, prepared), network(x, edge_index))
+    True
     """
 
-    # The formula of a network: (|V|, classes) from x and what was prepared.
+    # The formula of a network: scores (|V|, classes) from x and the prepared graph.
     scores: Callable[[Tensor, Prepared], Tensor]
 
     @checked
@@ -55,16 +65,16 @@ class NodeNetwork(nn.Module):
         self.classes = max(2, out_channels)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Draw all parameters again."""
         for module in self.children():
             reset(module)
 
     def prepare(self, x: Tensor, graph: Graph) -> Prepared:
-        """What the network reads of the graph; here its edges, grouped."""
+        """The part of the computation that needs no weights. Here it groups the edges."""
         return Prepared(type(self), (as_neighbors(graph, x.size(0), x.size(0)),))
 
     def prepared(self, x: Tensor, graph: Graph | Prepared) -> Prepared:
-        """The graph as this network reads it, with x checked against it."""
+        """The prepared graph; raises a `ValueError` if x does not fit it."""
         if not x.is_floating_point():
             raise ValueError(f"x: expected a floating-point dtype, got {x.dtype}")
         if x.dim() != 2 or x.size(1) != self.in_channels:
@@ -72,7 +82,7 @@ class NodeNetwork(nn.Module):
         if not isinstance(graph, Prepared):
             return self.prepare(x, graph)
         if graph.network is not type(self):
-            raise ValueError(f"graph: expected what {type(self).__name__} prepared, got {graph.network.__name__}'s")
+            raise ValueError(f"graph: expected one prepared by {type(self).__name__}, got {graph.network.__name__}'s")
         rows = {len(part) for part in graph.features} | {part.num_targets for part in graph.graphs}
         if rows != {x.size(0)}:
             raise ValueError(f"graph: expected one prepared for {x.size(0)} nodes, got one for {sorted(rows)}")
@@ -81,18 +91,24 @@ class NodeNetwork(nn.Module):
     def forward(
         self, x: Tensor, graph: Graph | Prepared, batch: Tensor | None = None, batch_size: int | None = None
     ) -> Tensor:
-        """Logits `(|V|, out_channels)`; `batch` may name one graph only."""
+        """Logits `(|V|, out_channels)`. A batch must consist of one graph."""
         if batch_size not in (None, 1):
-            raise ValueError(f"batch_size: {type(self).__name__} reads one graph at a time, got {batch_size}")
+            raise ValueError(f"batch_size: expected 1, because {type(self).__name__} reads one graph, got {batch_size}")
         return self.logits(self.scores(x, self.prepared(x, graph)))
 
     def logits(self, scores: Tensor) -> Tensor:
-        """The scores of the classes as the task counts them."""
+        """The scores of the classes, or their difference where one logit stands for two classes."""
         return scores if self.out_channels > 1 else scores[:, 1:] - scores[:, :1]
 
 
 def hops(graph: Graph, num_nodes: int) -> tuple[Neighbors, Neighbors]:
-    """The nodes at distance 1 and at distance 2 of every node, without itself."""
+    """For every node, the nodes at distance 1 and the nodes at distance 2.
+
+    >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    >>> one, two = hops(path, 3)
+    >>> two.edge_index.tolist()
+    [[2, 0], [0, 2]]
+    """
     source, target = as_edge_index(graph, num_nodes, num_nodes)
     place = torch.arange(num_nodes, device=source.device)
     pairs = torch.stack([torch.cat([target, place]), torch.cat([source, place])]).unique(dim=1)
@@ -100,10 +116,10 @@ def hops(graph: Graph, num_nodes: int) -> tuple[Neighbors, Neighbors]:
         pairs, torch.ones(pairs.size(1)), (num_nodes, num_nodes), device=pairs.device, check_invariants=False
     )
     with warnings.catch_warnings():
-        # torch's product goes by way of CSR, which it calls a beta.
+        # torch computes the product in CSR format and warns that this format is in beta.
         warnings.filterwarnings("ignore", "Sparse", UserWarning)
         walks = torch.sparse.mm(near, near)
-    # Walks of two steps, loops being steps: what one step reaches falls below 0.
+    # Walks of two steps, where a step may stay at a node. Nodes that one step reaches become negative.
     rest = (walks - (num_nodes + 1) * near).coalesce()
     found = rest.indices()[:, rest.values() > 0]
     one = pairs[:, pairs[0] != pairs[1]]
@@ -117,8 +133,11 @@ class H2GCN(NodeNetwork):
     .. math:: r^{(0)} = \mathrm{relu}(X W_E), \quad r^{(k)} = [\bar{A}_1 r^{(k-1)} \Vert \bar{A}_2 r^{(k-1)}], \quad
         \hat{y} = [r^{(0)} \Vert \ldots \Vert r^{(K)}] W_C
 
-    :math:`A_i` are the nodes at distance exactly i, a node itself left out, and :math:`\bar{A}_i` is
-    :math:`D_i^{-1/2} A_i D_i^{-1/2}`. The defaults are H2GCN-2 as in its authors' scripts.
+    :math:`A_i` joins the nodes at distance exactly i, and :math:`\bar{A}_i` is :math:`D_i^{-1/2} A_i D_i^{-1/2}`. The
+    defaults are those of H2GCN-2 in its authors' scripts.
+
+    >>> H2GCN(3, 4)(torch.randn(5, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([5, 4])
     """
 
     @checked
@@ -138,7 +157,7 @@ class H2GCN(NodeNetwork):
         self.classifier = Linear(width, self.classes, bias=False, weight_initializer="glorot")
 
     def prepare(self, x: Tensor, graph: Graph) -> Prepared:
-        """Both neighbourhoods."""
+        """The neighbourhoods of distance 1 and of distance 2."""
         return Prepared(type(self), hops(graph, x.size(0)))
 
     def scores(self, x: Tensor, prepared: Prepared) -> Tensor:
@@ -156,19 +175,22 @@ class GloGNN(NodeNetwork):
     .. math:: H^{(0)} = W_2\, \mathrm{relu}(\delta\, W_X X + (1 - \delta) W_A \hat{A}), \quad
         H^{(l+1)} = (1 - \gamma) Z H^{(l)} + \gamma H^{(0)}
 
-    Z, which joins all pairs of nodes, minimises (Section 4)
+    Z joins all pairs of nodes. It minimises (Section 4)
 
     .. math:: \Vert H - (1 - \gamma) Z H - \gamma H^{(0)} \Vert_F^2 + \alpha \Vert Z \Vert_F^2
         + \beta \Vert Z - \sum_{k=1}^{K} \lambda_k \hat{A}^k \Vert_F^2
 
-    with learnt :math:`\lambda_k`, and by the Woodbury identity it is never built: a layer costs
+    with learned :math:`\lambda_k`. By the Woodbury identity, Z itself is never computed: a layer costs
     :math:`O(|V| c^2 + K |E| c)` for c classes. :math:`\hat{A}` averages over a node and its neighbours.
 
     Args:
-        alpha, beta, gamma: see above; not both of alpha and beta are 0.
-        delta: the share of the features in H^(0); what is left is that of the rows of the adjacency.
+        alpha, beta, gamma: the coefficients above; alpha + beta must be positive.
+        delta: the share of the features in H^(0); the rows of the adjacency have the share 1 - delta.
         orders: K.
-        num_nodes: of the graph; W_A has a row for each, where delta < 1.
+        num_nodes: the number of nodes of the graph. It is needed if delta < 1, because W_A has a row per node.
+
+    >>> GloGNN(3, 4)(torch.randn(5, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([5, 4])
     """
 
     @checked
@@ -188,7 +210,7 @@ class GloGNN(NodeNetwork):
     ) -> None:
         super().__init__(in_channels, out_channels)
         if alpha + beta <= 0 or min(alpha, beta) < 0:
-            raise ValueError(f"alpha, beta: expected at least 0 and one of them more, got {alpha} and {beta}")
+            raise ValueError(f"alpha, beta: expected at least 0 and one of them positive, got {alpha} and {beta}")
         if not 0 <= gamma < 1 or not 0 <= delta <= 1:
             raise ValueError(f"gamma, delta: expected 0 <= gamma < 1 and 0 <= delta <= 1, got {gamma} and {delta}")
         if delta < 1 and num_nodes is None:
@@ -201,12 +223,12 @@ class GloGNN(NodeNetwork):
         self.orders = nn.Parameter(torch.full((orders,), 1 / orders))
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Draw all parameters again."""
         super().reset_parameters()
         nn.init.constant_(self.orders, 1 / len(self.orders))
 
     def prepare(self, x: Tensor, graph: Graph) -> Prepared:
-        """The neighbourhoods, each with its node."""
+        """The neighbourhoods, each including the node itself."""
         return Prepared(type(self), (with_self_loops(graph, x.size(0)),))
 
     def scores(self, x: Tensor, prepared: Prepared) -> Tensor:
@@ -224,7 +246,7 @@ class GloGNN(NodeNetwork):
     def _layer(self, h: Tensor, first: Tensor, graph: Neighbors) -> Tensor:
         """(1 - gamma) Z H + gamma H^(0), from Q = (1 - gamma) [(1 - gamma)^2 H H^T + (alpha + beta) I]^-1 H."""
         share, total = 1 - self.gamma, self.alpha + self.beta
-        # The inverse is of classes by classes; float32 would lose what H gains in norm.
+        # The matrix has a row per class. In float32 it would lose precision as the norm of H grows.
         gram = (h.t() @ h).double()
         core = torch.eye(h.size(1), dtype=gram.dtype, device=h.device) / share**2 + gram / total
         q = share / total * (h - h @ (torch.linalg.solve(core, gram) / total).to(h.dtype))

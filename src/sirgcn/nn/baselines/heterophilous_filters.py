@@ -1,4 +1,4 @@
-r"""Networks of Table 5 that are a polynomial of the adjacency: GPR-GNN, JacobiConv and FSGNN."""
+r"""Networks of Table 5 that filter features by polynomials of the adjacency: GPR-GNN, JacobiConv and FSGNN."""
 
 import torch
 import torch.nn.functional as F
@@ -16,14 +16,17 @@ class GPRGNN(NodeNetwork):
 
     .. math:: Z = \sum_{k=0}^{K} \gamma_k \tilde{A}^k f(X), \quad \tilde{A} = \tilde{D}^{-1/2} (A + I) \tilde{D}^{-1/2}
 
-    f is a two-layer MLP; the learnt :math:`\gamma` begins as personalised PageRank, :math:`\alpha (1 - \alpha)^k` and
-    :math:`(1 - \alpha)^K` for the last.
+    f is an MLP of two layers. The learned :math:`\gamma` begins as personalised PageRank: :math:`\gamma_k` is
+    :math:`\alpha (1 - \alpha)^k`, and :math:`\gamma_K` is :math:`(1 - \alpha)^K`.
 
     Args:
         order: K.
-        alpha: of the start of gamma.
-        dropout: before each layer of f.
-        propagation_dropout: on f(X).
+        alpha: the alpha of gamma's first values.
+        dropout: the dropout before each layer of f.
+        propagation_dropout: the dropout on f(X).
+
+    >>> GPRGNN(3, 4)(torch.randn(5, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([5, 4])
     """
 
     @checked
@@ -51,7 +54,7 @@ class GPRGNN(NodeNetwork):
         self._start()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Draw all parameters again."""
         super().reset_parameters()
         self._start()
 
@@ -62,7 +65,7 @@ class GPRGNN(NodeNetwork):
         self.gamma[-1] = powers[-1]
 
     def prepare(self, x: Tensor, graph: Graph) -> Prepared:
-        """The neighbourhoods, each with its node."""
+        """The neighbourhoods, each including the node itself."""
         return Prepared(type(self), (with_self_loops(graph, x.size(0)),))
 
     def scores(self, x: Tensor, prepared: Prepared) -> Tensor:
@@ -80,15 +83,18 @@ class JacobiConv(NodeNetwork):
     .. math:: Z_{:c} = \sum_{k=0}^{K} \alpha_{kc} \prod_{i<k} \gamma_i\, P_k^{a,b}(\hat{A}) (X W + b)_{:c},
         \quad \gamma_i = \gamma' \tanh \eta_i, \quad \hat{A} = D^{-1/2} A D^{-1/2}
 
-    :math:`P_k^{a,b}` are the Jacobi polynomials, by their recurrence; the authors' code subtracts its term of
-    :math:`a^2 - b^2`. Every class has a filter of its own.
+    :math:`P_k^{a,b}` are the Jacobi polynomials, computed by their recurrence. The authors' code subtracts the
+    recurrence's term with :math:`a^2 - b^2`, which we add. Every class has its own filter.
 
     Args:
         order: K.
-        a, b: of the polynomials; both more than -1.
+        a, b: the parameters of the polynomials, both greater than -1.
         scale: gamma'.
-        input_dropout: on X.
-        dropout: on X W + b.
+        input_dropout: the dropout on X.
+        dropout: the dropout on X W + b.
+
+    >>> JacobiConv(3, 4)(torch.randn(5, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([5, 4])
     """
 
     @checked
@@ -110,12 +116,12 @@ class JacobiConv(NodeNetwork):
             raise ValueError(f"order: expected at least 1, got {order}")
         self.a, self.b, self.scale = a, b, scale
         self.embedding = nn.Sequential(Dropout(input_dropout), nn.Linear(in_channels, self.classes), Dropout(dropout))
-        # The start of its authors' code: tanh(1 / gamma') gamma' is near 1.
+        # The first value in its authors' code: tanh(1 / gamma') gamma' is near 1.
         self.eta = nn.Parameter(torch.full((order,), min(1 / scale, 1.0)))
         self.filters = nn.Parameter(torch.ones(order + 1, self.classes))
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Draw all parameters again."""
         super().reset_parameters()
         nn.init.constant_(self.eta, min(1 / self.scale, 1.0))
         nn.init.ones_(self.filters)
@@ -124,7 +130,7 @@ class JacobiConv(NodeNetwork):
         (graph,) = prepared.graphs
         a, b, gamma = self.a, self.b, self.scale * self.eta.tanh()
         h: Tensor = self.embedding(x)
-        # DLMF 18.9.2 with P_1 = (a + b + 2) / 2 z + (a - b) / 2; every step brings one more factor gamma.
+        # DLMF 18.9.2 with P_1 = (a + b + 2) / 2 z + (a - b) / 2; every step multiplies by one more gamma.
         before, out = h, self.filters[0] * h
         h = gamma[0] * ((a + b + 2) / 2 * weighted_sum(h, graph, "sym_in") + (a - b) / 2 * h)
         out = out + self.filters[1] * h
@@ -146,12 +152,15 @@ class FSGNN(NodeNetwork):
         \frac{W_j F_j + b_j}{\Vert W_j F_j + b_j \Vert_2}\Big), \quad
         F_j \in \{X, A^k X, (A + I)^k X\}_{k = 1 \ldots K}
 
-    :math:`\omega` is the softmax of a learnt vector. A and A + I are normalised symmetrically, if at all.
+    :math:`\omega` is the softmax of a learned vector.
 
     Args:
         order: K.
-        dropout: before W_2.
-        normalize: whether A and A + I are normalised.
+        dropout: the dropout before W_2.
+        normalize: whether A and A + I are normalised symmetrically.
+
+    >>> FSGNN(3, 4)(torch.randn(5, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([5, 4])
     """
 
     @checked
@@ -172,12 +181,12 @@ class FSGNN(NodeNetwork):
         self.classifier = nn.Linear(hidden_channels * (2 * order + 1), self.classes)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Draw all parameters again."""
         super().reset_parameters()
         nn.init.ones_(self.importance)
 
     def prepare(self, x: Tensor, graph: Graph) -> Prepared:
-        """X, then for every k A^k X and (A + I)^k X."""
+        """X, followed by A^k X and (A + I)^k X for every k."""
         found = [x]
         graphs = as_neighbors(graph, x.size(0), x.size(0)), with_self_loops(graph, x.size(0))
         latest = [x, x]

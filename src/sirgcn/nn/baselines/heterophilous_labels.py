@@ -1,6 +1,6 @@
-r"""Networks of Table 5 that learn from how the labels of neighbours go together: CPGNN and GBK-GNN.
+r"""Networks of Table 5 that learn from the pairs of labels of neighbours: CPGNN and GBK-GNN.
 
-Both are trained on more than the loss of their output: see their `objective`.
+Both are trained on more than the loss of their output, see their `objective`.
 """
 
 from itertools import pairwise
@@ -25,15 +25,20 @@ class CPGNN(NodeNetwork):
     .. math:: B = \mathrm{softmax}(\mathrm{MLP}(X)), \quad \bar{B}^{(0)} = B - \tfrac{1}{c}, \quad
         \bar{B}^{(k)} = \bar{B}^{(0)} + A \bar{B}^{(k-1)} \bar{H}
 
-    The scores of the c classes are :math:`\bar{B}^{(K)}`; :math:`\bar{H} = H - 1/c` is the learnt compatibility of
-    classes. First the MLP alone is trained, and is the network's output. Then H begins as the doubly stochastic form
-    of :math:`Y^T A \tilde{B}`, with Y the training labels and :math:`\tilde{B}` these and B elsewhere, made symmetric,
-    and both are trained.
+    The scores of the c classes are :math:`\bar{B}^{(K)}`, and :math:`\bar{H} = H - 1/c` is the learned compatibility
+    of classes. The training has two stages:
+
+    1. Only the MLP is trained, and its output is the output of the network.
+    2. The MLP and H are trained. H begins as the doubly stochastic form of :math:`Y^T A \tilde{B}`, made symmetric.
+       Y are the training labels, and :math:`\tilde{B}` has the labels of the training nodes and B of the other nodes.
 
     Args:
         num_layers: K.
-        pretraining: steps of training of the MLP alone.
-        prior_weight: of the loss of the MLP's output in the training of both.
+        pretraining: the number of training steps of the first stage.
+        prior_weight: the weight of the loss of the MLP's output in the second stage.
+
+    >>> CPGNN(3, 4)(torch.randn(5, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([5, 4])
     """
 
     steps: Tensor
@@ -58,11 +63,11 @@ class CPGNN(NodeNetwork):
             Linear(hidden_channels, self.classes, bias=False, weight_initializer="glorot"),
         )
         self.compatibility = nn.Parameter(torch.zeros(self.classes, self.classes))
-        # A part of the state: a training that is taken up again, and selected weights, know their stage.
+        # A buffer, so that a resumed training and loaded weights know their stage.
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew, and begin with the MLP alone."""
+        """Draw all parameters again, and return to the first stage."""
         super().reset_parameters()
         zeros(self.compatibility)
         self.steps.zero_()
@@ -81,11 +86,11 @@ class CPGNN(NodeNetwork):
         r"""The loss of the MLP, or :math:`\ell(\bar{B}^{(K)}) + \eta\, \ell(B) + \sum_i |\sum_j \bar{H}_{ij}|`.
 
         Args:
-            x: node features.
-            graph: the edges, or what `prepare` made of them.
-            rows: the nodes with a label.
-            target: their labels.
-            loss: of logits.
+            x: the node features.
+            graph: the edges, or the result of `prepare`.
+            rows: the labelled nodes.
+            target: the labels of these nodes.
+            loss: the loss of logits.
         """
         label = _classes(target)
         (neighbors,) = self.prepared(x, graph).graphs
@@ -116,8 +121,12 @@ def _classes(target: Tensor) -> Tensor:
 
 
 def doubly_stochastic(matrix: Tensor, steps: int = 1000) -> Tensor:
-    """The matrix of entries of at least 0 scaled to rows and columns that sum to 1 (Sinkhorn and Knopp)."""
-    # Where two classes never meet there need be no such scaling.
+    """A non-negative matrix, scaled so that every row and every column sums to 1 (Sinkhorn and Knopp).
+
+    >>> doubly_stochastic(torch.tensor([[1.0, 3.0], [3.0, 1.0]])).round(decimals=3).tolist()
+    [[0.25, 0.75], [0.75, 0.25]]
+    """
+    # A matrix with zeros, from classes that are never neighbours, may have no such scaling.
     found = matrix.double() + 1e-9 * matrix.sum().clamp(min=1)
     for _ in range(steps):
         last = found
@@ -129,7 +138,7 @@ def doubly_stochastic(matrix: Tensor, steps: int = 1000) -> Tensor:
 
 
 class _BiKernel(nn.Module):
-    r"""W_F h_u + b + the mean of g_uv W_S h_v + (1 - g_uv) W_D h_v, and the gates' logits `(|E|)`.
+    r"""W_F h_u + b plus the mean of g_uv W_S h_v + (1 - g_uv) W_D h_v, and the logits of the gates `(|E|)`.
 
     g_uv is sigmoid(leaky_relu(a_T W_G h_u + a_S W_G h_v)).
     """
@@ -168,14 +177,21 @@ class GBKGNN(NodeNetwork):
     .. math:: h_u^* = W_F h_u + \frac{1}{|N(u)|} \sum_{v \in N(u)} g_{uv} W_S h_v + (1 - g_{uv}) W_D h_v
 
     with ReLU and dropout between the layers. The gate :math:`g_{uv} = \mathrm{sigmoid}(\mathrm{leaky\_relu}(a_T^T W_G
-    h_u + a_S^T W_G h_v))` says whether u and v are of one class: it is trained on that, too. The form of the gate is
-    that of the authors' code (Xzh0u/GBK-GNN); where that differs from the paper, this is the paper's: there the second
-    kernel reads h_u in place of h_v, two kernels of half the width stand side by side where the width is even, and the
-    gates' loss takes g and 1 - g for logits, which makes it smaller at the same lambda.
+    h_u + a_S^T W_G h_v))` estimates whether u and v have the same class, and is trained on this, too.
+
+    The form of the gate is that of the authors' code (Xzh0u/GBK-GNN). Otherwise, where the code differs from the paper,
+    this class follows the paper. The code differs in three points:
+
+    - the second kernel reads h_u in place of h_v
+    - if the width is even, two kernels of half the width stand side by side
+    - the gates' loss uses g and 1 - g as logits, which makes it smaller at the same lambda
 
     Args:
-        num_layers: layers.
-        gate_weight: lambda, of the gates' loss.
+        num_layers: the number of layers.
+        gate_weight: lambda, the weight of the gates' loss.
+
+    >>> GBKGNN(3, 4)(torch.randn(5, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([5, 4])
     """
 
     @checked
@@ -207,7 +223,7 @@ class GBKGNN(NodeNetwork):
     def objective(self, x: Tensor, graph: Graph | Prepared, rows: Tensor, target: Tensor, loss: Loss) -> Tensor:
         r""":math:`\ell(\hat{y}) + \lambda \sum_l` the cross-entropy of the gates of edges between labelled nodes.
 
-        A gate's target is whether both ends have one label. Arguments as for `CPGNN.objective`.
+        The target of a gate is whether both ends have the same label. The arguments are those of `CPGNN.objective`.
         """
         label = torch.full((x.size(0),), -1, dtype=torch.int64, device=x.device)
         label[rows] = _classes(target)

@@ -1,4 +1,4 @@
-"""Sums, maxima and attention over N(u) on the fused aggregation: what the other models of the tables are made of."""
+"""Sums, maxima and attention over N(u) by the fused aggregation: the parts of the other models of the tables."""
 
 import functools
 import warnings
@@ -17,33 +17,38 @@ from sirgcn.ops.softmax import can_run, edge_softmax
 
 
 def weighted_sum(h: Tensor, graph: Neighbors, reduce: str = "sum", edge_weight: Tensor | None = None) -> Tensor:
-    """The sum of w_uv a_u b_v h_v over N(u), with the weights of a reduction of `sir_aggregate`."""
+    """The sum of w_uv a_u b_v h_v over N(u), where a_u b_v are the weights of a reduction of `sir_aggregate`.
+
+    >>> graph = Neighbors.from_edge_index(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
+    >>> weighted_sum(torch.tensor([[1.0], [2.0], [4.0]]), graph).flatten().tolist()
+    [4.0, 0.0, 3.0]
+    """
     return sir_aggregate(_nothing(h, graph), h, graph, None, edge_weight, "identity", reduce)
 
 
 def _nothing(h: Tensor, graph: Neighbors) -> Tensor:
-    """Zeros for a query, one row for all nodes: it stays in a cache."""
+    """A query of zeros. All nodes share one row, which stays in the cache of the processor."""
     return h.new_zeros(h.size(-1)).expand(graph.num_targets, -1)
 
 
 def maximum(h: Tensor, graph: Neighbors) -> Tensor:
-    """The maximum of h_v over N(u), 0 where it is empty."""
+    """The maximum of h_v over N(u); 0 if N(u) is empty."""
     check_devices({"h": h, "graph": graph})
     graph.check_frozen()
-    # torch's kernel for sparse matrices looks at memory without asking whether a subclass has any.
+    # torch's kernel for sparse matrices reads memory, which a subclass of Tensor may not have.
     if is_compiling() or not is_open(h):
         return tiled_aggregate(nn.Identity(), _nothing(h, graph), h, graph, reduce="max")
     _spend_notice()
     ptr, source, _ = graph.by_target
     ones, size = h.new_ones(graph.num_edges), (graph.num_targets, graph.num_sources)
     adjacency = torch.sparse_csr_tensor(ptr, source, ones, size, device=h.device, check_invariants=False)
-    # torch's own kernel: over ten times faster than tiles of edges.
+    # torch's kernel is over ten times as fast as tiles of edges.
     return torch.sparse.mm(adjacency, h, "amax")
 
 
 @functools.cache
 def _spend_notice() -> None:
-    """torch says once in a process that its CSR tensors are in beta; of ours the user need not know."""
+    """Make torch's warning that CSR tensors are in beta, which it gives once per process, and hide it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start, empty = torch.zeros(1, dtype=torch.int64, device="cpu"), torch.zeros(0, dtype=torch.int64, device="cpu")
@@ -51,14 +56,14 @@ def _spend_notice() -> None:
 
 
 def deviation(h: Tensor, graph: Neighbors, eps: float) -> Tensor:
-    """sqrt(variance + eps) of h_v over N(u), in two passes: squares of large numbers do not cancel."""
-    # The variance's derivative by the mean is 0.
+    """sqrt(variance + eps) of h_v over N(u), in two passes, so that no squares of large numbers cancel."""
+    # The mean needs no gradient, because the derivative of the variance by the mean is 0.
     mean = weighted_sum(h.detach(), graph, "mean")
     return (sir_aggregate(-mean, h, graph, activation="square", reduce="mean") + eps).sqrt()
 
 
 def edge_scores(score: Callable[[Tensor, Tensor], Tensor], query: Tensor, key: Tensor, graph: Neighbors) -> Tensor:
-    """score(q_u, k_v) of every edge, `(|E|, H)`, from gathered rows: for few numbers a node."""
+    """score(q_u, k_v) of every edge, `(|E|, H)`. It gathers a row per edge, so it suits narrow rows."""
     source, target = graph.edge_index
     return score(query.index_select(0, target), key.index_select(0, source))
 
@@ -84,7 +89,7 @@ def dot_scores(query: Tensor, key: Tensor, graph: Neighbors) -> Tensor:
 
 
 def attend(scores: Tensor, value: Tensor, graph: Neighbors) -> Tensor:
-    """The heads' sums of softmax(scores) times value over N(u), side by side.
+    """The sum of softmax(scores) times value over N(u) of every head, side by side.
 
     Shapes: scores `(|E|, H)`, value `(|V|, H, F)`, result `(|V|, H * F)`.
     """

@@ -19,7 +19,11 @@ from sirgcn.strict import Probability, Size, check_name, checked
 
 
 class MLP(Baseline):
-    """W h_u + b: with it a network is an MLP that does not see the graph."""
+    """W h_u + b. A network with this layer is an MLP that does not use the graph.
+
+    >>> MLP(3, 2)(torch.randn(4, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([4, 2])
+    """
 
     @checked
     def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0) -> None:
@@ -31,7 +35,13 @@ class MLP(Baseline):
 
 
 class GCN(Baseline):
-    """DGL's GraphConv: the sum of W h_v / sqrt(in_degree(u) * out_degree(v)), plus b; times edge weights if given."""
+    """DGL's GraphConv: the sum of W h_v / sqrt(in_degree(u) * out_degree(v)), plus b.
+
+    Edge weights multiply the terms of the sum.
+
+    >>> GCN(3, 2)(torch.randn(4, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([4, 2])
+    """
 
     @checked
     def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0) -> None:
@@ -48,10 +58,13 @@ class GCN(Baseline):
 
 
 class SAGE(Baseline):
-    """W h_u + b + W_N mean(h_v), or with `aggr="pool"` W_N max(relu(W_P h_v + b_P)).
+    """W h_u + b + W_N mean(h_v); with `aggr="pool"` the last term is W_N max(relu(W_P h_v + b_P)).
 
-    The weights of `"pool"`, the form of Tables 1 and 2, are drawn as DGL draws them, 2.4 times as large as torch does:
-    with torch's, runs on HeteroEdgeCount end in worse minima.
+    The weights of `"pool"`, the form of Tables 1 and 2, are drawn as DGL draws them, 2.4 times as large as torch's.
+    With torch's weights, runs on HeteroEdgeCount end in worse minima.
+
+    >>> SAGE(3, 2, aggr="pool")(torch.randn(4, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([4, 2])
     """
 
     @checked
@@ -78,7 +91,11 @@ class SAGE(Baseline):
 
 
 class GIN(Baseline):
-    """MLP(h_u + sum(h_v)): eps is 0, and a ReLU follows every layer of the MLP, the last one too."""
+    """MLP(h_u + sum(h_v)): eps is 0, and a ReLU follows every layer of the MLP, including the last one.
+
+    >>> GIN(3, 2)(torch.randn(4, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([4, 2])
+    """
 
     projects_first = False
 
@@ -98,14 +115,23 @@ class GIN(Baseline):
 class PNA(Baseline):
     r"""DGL's PNAConv with one tower and no residual.
 
-    With messages m = W_M [h_v || h_u] + b_M, the aggregators' results times every scaler side by side as a_u, and n the
-    nodes of u's graph: leaky_relu(W_X norm((W_U [h_u || a_u] + b_U) / sqrt(n)) + b_X), where norm is a batch norm.
-    W_M is linear, so that its products are per node and only the aggregators pass over edges.
+    The output is leaky_relu(W_X norm((W_U [h_u || a_u] + b_U) / sqrt(n)) + b_X), where
+
+    - a_u has the results of all aggregators, each multiplied by every scaler, side by side
+    - the aggregators read the messages W_M [h_v || h_u] + b_M
+    - n is the number of nodes of u's graph
+    - norm is a batch norm
+
+    W_M is linear, so its products are computed per node, and only the aggregators pass over the edges.
 
     Args:
-        aggregators: of `sum`, `mean`, `max`, `min`, `std`; a node without neighbours gets 0.
-        scalers: of `identity`, `amplification` (log(D + 1) / delta, D the in-degree), `attenuation` (its inverse).
+        aggregators: names out of `sum`, `mean`, `max`, `min` and `std`; each is 0 for a node without neighbours.
+        scalers: names out of `identity`, `amplification` (log(D + 1) / delta, where D is the in-degree) and
+            `attenuation` (the inverse of `amplification`).
         delta: the mean of log(D + 1) over the training nodes.
+
+    >>> PNA(3, 2, aggregators=["mean", "std"])(torch.randn(4, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([4, 2])
     """
 
     AGGREGATORS = ("sum", "mean", "max", "min", "std")
@@ -141,10 +167,10 @@ class PNA(Baseline):
         return F.leaky_relu(self.lin_mix(self.norm(updated * _nodes_of_graph(updated, batch).rsqrt())))
 
     def _messages(self, rows: Rows, graph: Neighbors) -> tuple[Tensor, Tensor, Neighbors]:
-        """Query, key and graph with q_u + k_v for the message from v to u.
+        """Query, key and graph such that q_u + k_v is the message from v to u.
 
-        Where somebody put another module in the place of W_M, or looks on at it, it is called with all edges, and the
-        keys are their messages.
+        If W_M was replaced by another module or has hooks, it is called with all edges. Then the keys are its messages,
+        and the graph has one source per edge.
         """
         if known_parts(self.lin_message) != [self.lin_message]:
             source, target = graph.edge_index
@@ -159,11 +185,11 @@ class PNA(Baseline):
 
     @staticmethod
     def _aggregated(name: str, query: Tensor, key: Tensor, graph: Neighbors, degree: Tensor) -> Tensor:
-        """The aggregator of q_u + k_v over N(u), from that of k_v alone."""
+        """The aggregate of q_u + k_v over N(u), computed from the aggregate of k_v."""
         if name == "sum":
             return degree * query + weighted_sum(key, graph)
         if name == "std":
-            # DGL adds 1e-30, with which the gradient of equal messages would be that of their rounding.
+            # With DGL's 1e-30 the gradient of equal messages would depend on their rounding errors.
             return (degree > 0) * deviation(key, graph, 1e-10)
         if name == "mean":
             of_keys = weighted_sum(key, graph, "mean")
@@ -173,13 +199,17 @@ class PNA(Baseline):
 
 
 class EGC(Baseline):
-    """Per head h the sum over aggregators and bases of w_{u,h,+,b} * aggregated(W_b h_v), w = W_W h_u + b_W; plus b.
+    """Per head h, the sum over aggregators and bases of w_{u,h,+,b} * aggregated(W_b h_v), w = W_W h_u + b_W; plus b.
 
     Args:
-        heads: H, by which the width of a basis is smaller than `out_channels`.
+        heads: H; a basis has the width `out_channels` / H.
         bases: B.
-        aggregators: of `sum`, `mean`, `sym_in` (1 / sqrt of the in-degrees of both ends), `max`, `std`. EGC-S has
-            `sym_in`; EGC-M is what its authors took for ZINC, with `sym_in` for `sum` that of CIFAR10.
+        aggregators: names out of `sum`, `mean`, `sym_in` (1 / sqrt of the in-degrees of both ends), `max` and `std`.
+            EGC-S has `sym_in`. EGC-M has the aggregators that its authors used for ZINC; for CIFAR10 they used
+            `sym_in` in place of `sum`.
+
+    >>> EGC(3, 8, heads=2)(torch.randn(4, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([4, 8])
     """
 
     AGGREGATORS = ("sum", "mean", "sym_in", "max", "std")
@@ -222,7 +252,7 @@ class EGC(Baseline):
 
 
 def _nodes_of_graph(h: Tensor, batch: Tensor | None) -> Tensor:
-    """The number of nodes of every node's graph, `(|V|, 1)`; one graph without `batch`."""
+    """The number of nodes in the graph of each node, `(|V|, 1)`. Without `batch` there is one graph."""
     if batch is None:
         return h.new_full((h.size(0), 1), h.size(0))
     return batch.bincount().index_select(0, batch).to(h.dtype).unsqueeze(-1)
