@@ -21,20 +21,22 @@ DEMO := --models GATv2 --models SIR-GCN --models GCN --models GIN --seeds 0 --re
 demo: $(STAMP) ## reproduce a small part of the paper's Tables 1 and 2 and write a report
 	$(BIN)/sirgcn reproduce table1 --columns n=10 $(DEMO)
 	$(BIN)/sirgcn reproduce table2 --columns c=2 $(DEMO)
-	$(BIN)/sirgcn report demo/report --results demo/results
+	$(BIN)/sirgcn results --results demo/results --write demo/report
 	@echo "The report is in demo/report/report.html"
 
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
-soak: $(STAMP) ## the long forms of fuzzing and kills, about an hour; the record is results/soak.json
+soak: $(STAMP) ## the long forms of fuzzing, kills and corruption, about an hour; the record is results/soak.json
 	$(BIN)/python tools/soak.py $(ARGS)
 
-check: $(STAMP) ## lint, format, types, import contracts
+check: $(STAMP) ## lint, format, types, import contracts, branches, repeated code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src tests examples tools docs/conf.py
 	$(BIN)/lint-imports
+	$(BIN)/python tools/count_branches.py
+	$(BIN)/pylint --jobs=$(JOBS) --disable=all --enable=duplicate-code --min-similarity-lines=15 --score=no src
 
 # --fresh-env: a second run would otherwise pass over the warnings of the first.
 docs: $(STAMP) ## build the documentation, warnings are errors
@@ -44,8 +46,7 @@ bench: $(STAMP) ## measure time and memory against peers
 	$(BIN)/python -m sirgcn.bench $(ARGS)
 
 results: $(STAMP) ## write what stands in the documentation and in the package from results/ anew
-	$(BIN)/sirgcn report $(addprefix --docs docs/,results.md models.md theory/collisions.md theory/wl.md) \
-		--costs src/sirgcn/experiments/costs.json
+	$(BIN)/sirgcn results $(addprefix --docs docs/,results.md models.md theory/collisions.md theory/wl.md)
 
 # AVX2 and AVX-512, as far as the machine has them; torch's and Python's own leaks are not ours to look for.
 SANITIZED  := $(CURDIR)/build/sanitize

@@ -2,9 +2,10 @@
 
     python examples/sequence_messages.py
 
-Every node carries a short time series. The target of a node is the mean, over its neighbours, of the largest product of
-the two series at one moment: a message must read both series side by side. `SIRConv(message_network=g)` takes any
-g([h_u || h_v]); the factorised layer, which first mixes the moments of each series by a matrix, is beside them.
+Every node has a short time series. For two neighbours, take the product of their series at every moment, and the
+largest of these products. The target of a node is the mean of this value over its neighbours. A message must therefore
+read both series side by side. `SIRConv(message_network=g)` accepts any g([h_u || h_v]). The example compares a
+recurrent and a convolutional g with the factorised layer, which first mixes the moments of each series by a matrix.
 """
 
 import argparse
@@ -23,7 +24,7 @@ LENGTH = 12
 
 
 class RecurrentMessage(nn.Module):
-    """g as a GRU over the moments t, which reads (h_u(t), h_v(t)): `[*, 2 * LENGTH]` to `[*, 1]`."""
+    """A GRU over the moments t that reads (h_u(t), h_v(t)), from `[*, 2 * LENGTH]` to `[*, 1]`."""
 
     def __init__(self, hidden: int = 32) -> None:
         super().__init__()
@@ -37,7 +38,7 @@ class RecurrentMessage(nn.Module):
 
 
 class ConvolutionalMessage(nn.Module):
-    """g as a convolution over the moments with max pooling: `[*, 2 * LENGTH]` to `[*, 1]`."""
+    """A convolution over the moments with max pooling, from `[*, 2 * LENGTH]` to `[*, 1]`."""
 
     def __init__(self, hidden: int = 32) -> None:
         super().__init__()
@@ -71,7 +72,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=positive, default=500, help="nodes of each graph (default: %(default)s)")
     parser.add_argument("--steps", type=positive, default=300, help="training steps (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of data and weights (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of data and weights (default: %(default)s)")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     x, neighbors, y = make_graph(args.nodes)

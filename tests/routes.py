@@ -19,7 +19,7 @@ from sirgcn.ops.rows import look_up
 from sirgcn.ops.scores import contextual_scores
 from sirgcn.ops.sharing import KindPairs, weighted_batch_norm
 from sirgcn.ops.softmax import edge_softmax
-from tests.laws import BACKENDS
+from sirgcn.testing import BACKENDS
 
 NODES, EDGES, TYPES, WIDTH, HEADS = 12, 40, 3, 8, 2
 
@@ -142,7 +142,7 @@ def net(**options: Any) -> Callable[[Given], Tensor]:
     """A network of categories, whose rows repeat, or of features."""
 
     def make() -> nn.Module:
-        return SIRNet(TYPES, WIDTH, 2, num_layers=2, encoder="embedding", **options)
+        return SIRNet.of(TYPES, WIDTH, 2, num_layers=2, encoder="embedding", **options)
 
     def call(given: Given) -> Tensor:
         network = of_weights(given, make, "blocks.1.conv.lin_key.weight")
@@ -245,7 +245,7 @@ def _attention() -> dict[str, Route]:
 
 
 def _parts() -> dict[str, Route]:
-    big = {"x": (512, 64), "weight": (64, 64), "bias": (64,)}
+    big = {"x": (2048, 64), "weight": (64, 64), "bias": (64,)}
     return {
         "linear layer": Route(big, lambda g: linear(g["x"], g["weight"], g["bias"]), ()),
         "rows of a table": Route(

@@ -52,7 +52,7 @@ def measured_figures(text: str, pattern: re.Pattern[str] = MEASURED) -> list[str
 def test_no_measured_figure_is_typed_by_hand(page: Path) -> None:
     text = page.read_text("utf-8")
     found = measured_figures(text) + (measured_figures(text, SCORE) if page in SCORED else [])
-    assert found == [], "write it from a record (`sirgcn report --docs`), compute it in a test, or leave the number out"
+    assert found == [], "write it from a record (`sirgcn results --docs`), compute it in a test, or leave it out"
 
 
 @pytest.mark.parametrize(

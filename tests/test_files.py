@@ -47,11 +47,14 @@ def test_full_disk_leaves_the_file_as_it_was_and_is_told_with_its_path(tmp_path:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="limits of a process")
-@pytest.mark.parametrize("command", ["report", "figures"])
+@pytest.mark.parametrize("command", ["results", "figures"])
 def test_full_disk_leaves_no_half_of_a_report_and_is_one_line_with_the_path(tmp_path: Path, command: str) -> None:
     results, out = folder(tmp_path / "results"), tmp_path / "out"
-    arguments: list[str | Path] = [out, "--results", results] if command == "report" else ["2", "--out", out]
-    found = limited("from sirgcn.cli import main\nmain()", command, *arguments)
+    places: dict[str, list[str | Path]] = {
+        "results": ["--write", out, "--results", results],
+        "figures": ["2", "--out", out],
+    }
+    found = limited("from sirgcn.cli import main\nmain()", command, *places[command])
     assert found.returncode == 2
     assert "Traceback" not in found.stderr
     # Matplotlib may say before that it cannot keep its list of fonts.

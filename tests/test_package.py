@@ -12,7 +12,7 @@ import pytest
 
 import sirgcn
 
-ROOMS = ("sirgcn", "sirgcn.ops", "sirgcn.nn", "sirgcn.data", "sirgcn.theory", "sirgcn.report")
+ROOMS = ("sirgcn", "sirgcn.ops", "sirgcn.nn", "sirgcn.data", "sirgcn.theory", "sirgcn.report", "sirgcn.testing")
 
 
 def in_new_process(code: str) -> str:

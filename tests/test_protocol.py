@@ -9,8 +9,8 @@ import torch
 
 from sirgcn.data.metrics import METRICS
 from sirgcn.engine.experiment import load
-from sirgcn.engine.run import plan
-from sirgcn.report.cells import compare
+from sirgcn.engine.plan import plan
+from sirgcn.report import compare
 from tests.report.fake import run
 
 PAGE = (Path(__file__).parent.parent / "docs" / "experiments.md").read_text("utf-8")

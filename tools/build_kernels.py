@@ -1,9 +1,10 @@
-"""Build the package's C code with other flags into a folder of its own: `python tools/build_kernels.py FOLDER FLAG...`.
+"""Build the C code of the package with other flags, in another folder: `python tools/build_kernels.py FOLDER FLAG...`.
 
-The folder gets the package's Python files as they are and the C extension as the flags make it; with the folder first
-on PYTHONPATH, Python imports it instead of the installed package. What is newer than its sources is not built again.
+The folder gets a copy of the Python files of the package, and the C extension built with the flags. If the folder comes
+first on PYTHONPATH, Python imports it instead of the installed package. A file that is newer than its sources is not
+built again.
 
-`--isa NAME` (repeatable) compiles these instruction sets only, scalar always; it takes the place of the others.
+`--isa NAME` (repeatable) compiles only these instruction sets, and always scalar, which replaces the others.
 """
 
 import argparse
@@ -23,7 +24,7 @@ ISAS = ("avx512", "avx2", "baseline", "scalar")
 
 
 def compile_extension(folder: Path, isas: set[str], flags: list[str]) -> None:
-    """Compile and link, the files side by side; the extension appears in the folder once it is whole."""
+    """Compile the files in parallel and link them. The extension is moved into the folder when it is complete."""
     compiler = os.environ.get("CC", "gcc")
     with tempfile.TemporaryDirectory() as name:
         objects = Path(name)

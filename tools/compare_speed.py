@@ -1,8 +1,13 @@
-"""Time of this checkout's layers beside those of another one: `python tools/compare_speed.py OTHER [--out FILE]`.
+"""Time of this checkout beside that of another one: `python tools/compare_speed.py OTHER [--out FILE]`.
 
-Each checkout has a process of its own; both take samples of the same call of the public interface in turn, some 20 ms
-at a time. A row gives the median of the ratios of neighbouring samples (this checkout's time by the other's) with its
-quartiles: 1.00 is no change.
+Both checkouts do the same work in turn, on one thread:
+
+- calls: layers, networks and batches of training in one long-lived process per checkout, about 20 ms at a time;
+- epochs: whole epochs of `sirgcn reproduce` in a fresh process each time, for HeteroEdgeCount, DictionaryLookup and,
+  where `SIRGCN_DATA` names the data folder, ZINC.
+
+A row gives the median of the ratios of neighbouring samples (the time of this checkout by that of the other one) with
+its quartiles: 1.00 is no change. `--out` appends the ratios to a file of records, one line per row.
 
 OTHER is a folder with another checkout, whose C code is built: `git worktree add OTHER REVISION`, then
 `python setup.py build_ext --inplace` there, or a copy of the extension where the C code is the same.
@@ -14,78 +19,134 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from checkouts import ROOT, Network, ask, build, commit_of, environment, random_batch, start, trainer
+
+CLOCKS: dict[str, Callable[[], float]] = {"cpu": time.process_time, "wall": time.perf_counter}
+
+EPOCHS = {
+    "epoch of HeteroEdgeCount(10)": ("hetero_edge_count", "c=10"),
+    "epoch of DictionaryLookup(30)": ("dictionary_lookup", "n=30"),
+    "epoch of ZINC": ("zinc", "ZINC"),
+}
+"""The experiment and the column whose epochs are timed, by the titles of the rows."""
+
+EPOCHS_PER_RUN = 4
+"""Epochs of one process. The median of their times stands for the process, so that the first one does not count."""
 
 
 def main() -> None:
     """Measure, or, as a child process, time a call whenever its name comes in."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("other", nargs="?", type=Path, help="the folder of the other checkout")
-    parser.add_argument("--samples", type=int, default=60, help="of each call and checkout")
-    parser.add_argument("--out", type=Path, help="write the record here, as JSON")
+    parser.add_argument("--samples", type=int, default=60, help="of each call and checkout; default: 60, 0 for none")
+    parser.add_argument(
+        "--epochs", type=int, default=5, help="processes of each epoch and checkout; default: 5, 0 for none"
+    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="only the rows whose titles contain this text")
+    parser.add_argument(
+        "--clock", choices=CLOCKS, default="cpu", help="of the calls; epochs have the wall's; default: cpu"
+    )
+    parser.add_argument("--out", type=Path, help="append the ratios to this file of records")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        answer()
+        answer(CLOCKS[arguments.clock])
         return
     if arguments.other is None:
         parser.error("name the folder of the other checkout")
-    ours, theirs = child(ROOT), child(arguments.other)
     rows = {}
-    for name in json.loads(ask(ours, "names")):
-        ask(ours, name), ask(theirs, name)  # the first ones warm up
-        rows[name] = [float(ask(ours, name)) / float(ask(theirs, name)) for _ in range(arguments.samples)]
-        low, middle, high = statistics.quantiles(rows[name], n=4)
-        print(f"{name:36} {middle:5.3f}  ({low:.3f} to {high:.3f})", flush=True)
-    for process in (ours, theirs):
-        process.communicate()
+    for title, ratios in measured(arguments):
+        rows[title] = ratios
+        low, middle, high = quartiles(ratios)
+        print(f"{title:44} {middle:5.3f}  ({low:.3f} to {high:.3f}, {len(ratios)})", flush=True)
     if arguments.out is not None:
-        arguments.out.write_text(json.dumps(record(rows, arguments.other), indent=1) + "\n")
+        write(arguments.out, rows, arguments)
 
 
-def record(rows: dict[str, list[float]], other: Path) -> dict[str, Any]:
-    """The ratios of all rounds, with the machine and the two commits."""
-    from sirgcn.engine.environment import environment
-
-    commits = [
-        subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-        for folder in (ROOT, other)
-    ]
-    return {
-        "what": "time of `after` by that of `before`, a ratio for each pair of samples, in turn, one thread",
-        "after": commits[0].stdout.strip(),
-        "before": commits[1].stdout.strip(),
-        "environment": environment(),
-        "ratios": {name: [round(ratio, 4) for ratio in ratios] for name, ratios in rows.items()},
-    }
-
-
-def child(checkout: Path) -> "subprocess.Popen[str]":
-    """A process with the package of a checkout."""
-    # Fresh memory costs page faults, at one time many and at another few: freed memory is kept.
-    kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "20000000000"}
-    env = {**os.environ, **kept, "PYTHONPATH": str(checkout.resolve() / "src"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(Path(__file__).resolve()), "--child"]
-    return subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def measured(arguments: argparse.Namespace) -> Iterator[tuple[str, list[float]]]:
+    """The rows that are asked for: the title and the ratio of every pair of samples."""
+    if arguments.samples:
+        ours, theirs = (
+            start(checkout, "compare_speed.py", "--child", "--clock", arguments.clock)
+            for checkout in (ROOT, arguments.other)
+        )
+        for title in json.loads(ask(ours, "names")):
+            if arguments.only in title:
+                yield title, call_ratios(title, ours, theirs, arguments.samples)
+        for process in (ours, theirs):
+            process.communicate()
+    for title in EPOCHS:
+        if arguments.epochs and arguments.only in title and (title != "epoch of ZINC" or "SIRGCN_DATA" in os.environ):
+            yield title, epoch_ratios(title, arguments.other, arguments.epochs)
 
 
-def ask(process: "subprocess.Popen[str]", name: str) -> str:
-    """The answer of a child: a line for a line."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(f"{name}\n")
-    process.stdin.flush()
-    return process.stdout.readline()
+def call_ratios(
+    title: str, ours: "subprocess.Popen[str]", theirs: "subprocess.Popen[str]", samples: int
+) -> list[float]:
+    """The ratios of a call, whose samples the two processes take in turn."""
+    for process in (ours, theirs):
+        ask(process, title)  # a warm-up
+    return [float(ask(ours, title)) / float(ask(theirs, title)) for _ in range(samples)]
 
 
-def answer() -> None:
-    """For every name that comes in the seconds of its call, in a sample of about 20 ms."""
+def epoch_ratios(title: str, other: Path, rounds: int) -> list[float]:
+    """The ratios of an epoch, for which the two checkouts start a process in turn; the order alternates."""
+    found = []
+    for number in range(rounds):
+        order = (ROOT, other) if number % 2 == 0 else (other, ROOT)
+        seconds = {checkout: epoch_seconds(checkout, *EPOCHS[title]) for checkout in order}
+        found.append(seconds[ROOT] / seconds[other])
+    return found
+
+
+def epoch_seconds(checkout: Path, experiment: str, column: str) -> float:
+    """The seconds of one epoch of an experiment's SIR-GCN as a checkout trains it in a process of its own.
+
+    Raises:
+        RuntimeError: the process failed.
+    """
+    from sirgcn.engine.records import read, seconds_per_epoch, with_curves
+
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "sirgcn.cli", "reproduce", experiment, "--models", "SIR-GCN"]
+        command += ["--columns", column, "--seeds", "0", "--threads", "1", "--set", f"train.epochs={EPOCHS_PER_RUN}"]
+        command += ["--results", f"{folder}/results", "--work", f"{folder}/runs"]
+        done = subprocess.run(command, env=environment(checkout), cwd=folder, capture_output=True, text=True)
+        files = list(Path(folder).glob("results/*.jsonl"))
+        if done.returncode or len(files) != 1:
+            raise RuntimeError(f"{checkout}: {' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+        (record,) = read(files[0])
+        seconds = seconds_per_epoch(with_curves(files[0], record))
+    assert seconds is not None
+    return seconds
+
+
+def quartiles(ratios: list[float]) -> list[float]:
+    """The quartiles; one ratio alone stands for all three."""
+    return statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+
+
+def write(path: Path, rows: dict[str, list[float]], arguments: argparse.Namespace) -> None:
+    """Append a record of the machine and the commits, and one per row; `python -m sirgcn.bench --render` reads them."""
+    from sirgcn.bench.records import RATIOS, Session
+    from sirgcn.engine.timing import summary
+
+    commits = {"after": commit_of(ROOT), "before": commit_of(arguments.other)}
+    session = Session(path, {"form": "two checkouts", **commits, "clock": arguments.clock})
+    for title, ratios in rows.items():
+        session.add(RATIOS, {"call": title, "threads": 1}, "after / before", {"ratio": summary(ratios)}, ratios)
+
+
+def answer(clock: Callable[[], float]) -> None:
+    """For every name that comes in, print the seconds of its call, taken in a sample of about 20 ms."""
     found, times = calls(), dict[str, int]()
     for line in sys.stdin:
         name = line.strip()
@@ -94,44 +155,94 @@ def answer() -> None:
             continue
         if name not in times:
             found[name]()
-            started = time.perf_counter()
-            found[name]()
-            times[name] = max(1, int(0.02 / (time.perf_counter() - started)))
-        started = time.perf_counter()
-        for _ in range(times[name]):
-            found[name]()
-        print((time.perf_counter() - started) / times[name], flush=True)
+            times[name] = max(1, int(0.02 / sample(found[name], 1, clock)))
+        print(sample(found[name], times[name], clock), flush=True)
+
+
+def sample(call: Callable[[], object], times: int, clock: Callable[[], float]) -> float:
+    """The seconds of one call, as the mean of several."""
+    started = clock()
+    for _ in range(times):
+        call()
+    return (clock() - started) / times
 
 
 def calls() -> dict[str, Callable[[], object]]:
-    """What is timed: forward and backward of layers and networks, small enough for checks to show and large."""
+    """What is timed, by its title: small sizes, at which checks would show, and larger ones."""
     import torch
 
-    from sirgcn import Neighbors, SIRConv, SIRNet
-
     torch.manual_seed(0)
-    found: dict[str, Callable[[], object]] = {}
+    torch.set_num_threads(1)
+    return {**layer_calls("small", 100, 400, 16), **layer_calls("medium", 5000, 50_000, 64), **training_calls()}
 
-    def steps(name: str, module: torch.nn.Module, *inputs: object) -> None:
-        def step() -> None:
-            module(*inputs).sum().backward()
 
-        found[name] = step
+def layer_calls(size: str, nodes: int, edges: int, width: int) -> dict[str, Callable[[], object]]:
+    """Grouping of edges, and forward and backward passes of layers and of a network of categories."""
+    import torch
 
-    for size, nodes, edges, width in (("small", 100, 400, 16), ("medium", 5000, 50_000, 64)):
-        edge_index = torch.randint(nodes, (2, edges))
-        x = torch.randn(nodes, width)
-        graph = Neighbors.from_edge_index(edge_index, nodes)
-        found[f"{size}: grouping of edges"] = partial(Neighbors.from_edge_index, edge_index, nodes)
-        for aggr in ("sum", "sym", "max"):
-            steps(f"{size}: SIRConv, {aggr}", SIRConv(width, width, aggr=aggr), x, graph)
-        steps(f"{size}: SIRConv, edge_index", SIRConv(width, width), x, edge_index)
-        steps(f"{size}: SIRConv, plain route", SIRConv(width, width, fused=False), x, edge_index)
-        sigma = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(width, width), torch.nn.ReLU())
-        steps(f"{size}: SIRConv, network", SIRConv(width, width, activation=sigma), x, graph)
-        net = SIRNet(4, width, 1, num_layers=3, encoder="embedding")
-        steps(f"{size}: SIRNet of categories", net, torch.randint(4, (nodes,)), edge_index)
-    return found
+    from sirgcn import Neighbors, SIRConv
+
+    edge_index = torch.randint(nodes, (2, edges))
+    x = torch.randn(nodes, width)
+    graph = Neighbors.from_edge_index(edge_index, nodes)
+    sigma = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(width, width), torch.nn.ReLU())
+    categories = Network("pattern", (3,), 2, changes={"hidden_channels": width})
+    passes: dict[str, tuple[Any, ...]]
+    passes = {f"SIRConv, {aggr}": (SIRConv(width, width, aggr=aggr), x, graph) for aggr in ("sum", "sym", "max")}
+    passes |= {
+        "SIRConv, edge_index": (SIRConv(width, width), x, edge_index),
+        "SIRConv, plain route": (SIRConv(width, width, fused=False), x, edge_index),
+        "SIRConv, network": (SIRConv(width, width, activation=sigma), x, graph),
+        "SIRNet of categories": (build(categories), torch.randint(3, (nodes,)), edge_index),
+    }
+    found: dict[str, Callable[[], object]] = {
+        "grouping of edges": partial(Neighbors.from_edge_index, edge_index, nodes)
+    }
+    found |= {name: partial(one_pass, *call) for name, call in passes.items()}
+    return {f"{size}: {name}": call for name, call in found.items()}
+
+
+def one_pass(module: Any, *inputs: object) -> None:
+    """Forward and backward."""
+    module(*inputs).sum().backward()
+
+
+def training_calls() -> dict[str, Callable[[], object]]:
+    """A few batches of the engine's training on the synthetic data, and steps of ZINC's network on random molecules."""
+    lookup = Network("dictionary_lookup", (31, 31), 30, changes={"n": 30})
+    count = Network("hetero_edge_count", (10,), 1, graphs=256, changes={"c": 10})
+    return {
+        "training: HeteroEdgeCount(10), 4 batches": batches_call(count, "hetero_edge_count", {"c": 10}),
+        "training: DictionaryLookup(30), 4 batches": batches_call(lookup, "dictionary_lookup", {"n": 30}),
+        "training: zinc, 128 random molecules": step_call(Network("zinc", (28,), 1, graphs=128)),
+    }
+
+
+def batches_call(network: Network, data: str, options: dict[str, Any]) -> Callable[[], None]:
+    """Four batches of training, from the slicing of the batch to the step of the optimiser."""
+    engine = trainer(network, data, {**options, "num_graphs": 2000}, batch_size=256)
+
+    def run() -> None:
+        for batch in islice(engine.task.batches("train", 256, generator=engine.generator), 4):
+            engine.step(batch)
+
+    return run
+
+
+def step_call(network: Network) -> Callable[[], None]:
+    """A step of AdamW on one batch of random graphs of 23 nodes."""
+    import torch
+
+    model = build(network)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    batch = random_batch(network, nodes=23 * network.graphs, edges=50 * network.graphs, seed=0)
+
+    def run() -> None:
+        optimizer.zero_grad()
+        model(**batch).abs().mean().backward()
+        optimizer.step()
+
+    return run
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The long forms of the tests that try to break things: `python tools/soak.py [--only NAME ...] [--out FILE]`.
+"""Run the long forms of fuzzing and kills: `python tools/soak.py [--only NAME ...] [--out FILE]`.
 
-`make test` runs a part of each. Every check is a process of its own with a limit of time; a crash, a difference or a
-lost record makes it fail. What was run, on which machine and with what result is written to `results/soak.json`.
+`make test` runs about a tenth of each. Every check runs in a process of its own and has a time limit. A check fails
+where its process crashes, finds a difference or exceeds the limit. The checks, the machine and the results are written
+to `results/soak.json`.
 """
 
 import argparse
@@ -24,9 +25,9 @@ class Check:
     """One long test.
 
     Args:
-        what: what it does, for a reader of the record.
-        command: after `python`; `{folder}` stands for an empty folder.
-        seconds: how long it may take.
+        what: what the test does, for a reader of the record.
+        command: the arguments of `python`; `{folder}` stands for an empty folder.
+        seconds: the time limit.
     """
 
     what: str
@@ -45,6 +46,11 @@ CHECKS = {
         ("-m", "tests.nn.fuzz", "--cases", "2000", "--seed", "1", "--inductor", "20"),
         3600,
     ),
+    "corruption": Check(
+        "12,000 damaged files of a training, a bit flipped or the end cut off: none is read without an error",
+        ("-m", "tests.engine.corrupt", "--cases", "12000", "--seed", "1"),
+        3600,
+    ),
     "kills": Check(
         "200 trainings killed at any point, 60 of them inside a write: each ends in the weights of the whole one",
         ("tests/engine/killed.py", "{folder}", "200", "60", "1"),
@@ -54,12 +60,19 @@ CHECKS = {
 
 
 def main() -> None:
-    """Run the checks one after the other; the exit code is 1 where one fails."""
+    """Run the checks one after the other. The exit code is 1 where one of them fails."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--only", nargs="+", choices=CHECKS, default=list(CHECKS), metavar="NAME", help=", ".join(CHECKS)
+        "--only",
+        nargs="+",
+        choices=CHECKS,
+        default=list(CHECKS),
+        metavar="NAME",
+        help=f"checks among {', '.join(CHECKS)}",
     )
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "soak.json", help="the record")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "results" / "soak.json", help="the file of the results; default: %(default)s"
+    )
     arguments = parser.parse_args()
     found = {}
     for name in arguments.only:
@@ -72,7 +85,7 @@ def main() -> None:
 
 
 def run(check: Check) -> dict[str, Any]:
-    """The record of a check; the last line that it printed is its own summary."""
+    """Run a check and return its record. The last line that a check prints is its own summary."""
     started, code, output = time.monotonic(), None, ""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, *(part.format(folder=folder) for part in check.command)]
@@ -96,7 +109,7 @@ def run(check: Check) -> dict[str, Any]:
 
 
 def summary(output: str) -> Any:
-    """What the check says about itself, a line of JSON at its end; lists of points are counted."""
+    """The summary that a check printed as JSON in its last line. Of a list of points only the counts are kept."""
     lines = output.strip().splitlines()
     try:
         said = json.loads(lines[-1]) if lines else None

@@ -1,4 +1,4 @@
-"""Files that are there in full or not at all."""
+"""Atomic writing of files."""
 
 import os
 import uuid
@@ -6,12 +6,18 @@ from pathlib import Path
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file so that it is there in full or not at all, whatever interrupts the writing.
+    """Write a file completely or not at all, even if the process is killed or the disk is full.
 
     Raises:
-        OSError: names the file, also where the disk is full; what stood there before is still there.
+        OSError: the file cannot be written. The error names the file, and its old content is unchanged.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_atomic(Path(folder) / "record.json", b"{}")
+    ...     [path.name for path in Path(folder).iterdir()]
+    ['record.json']
     """
-    # What a link points to is written, and the link stays.
+    # A symbolic link stays, and the file that it points to is written.
     path = Path(os.path.realpath(path))
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
@@ -21,11 +27,11 @@ def write_atomic(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        # A write that fails knows its descriptor alone, and a reader the name that was asked for.
+        # The error of a failed write does not name a file, and others name the temporary one.
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         part.unlink(missing_ok=True)
-    # The new name itself must reach the disk; only POSIX lets a folder be opened for that.
+    # The new name must reach the disk too. Only POSIX allows to open a folder for that.
     if os.name == "posix":
         folder = os.open(path.parent, os.O_RDONLY)
         try:

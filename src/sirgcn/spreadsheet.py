@@ -1,17 +1,17 @@
-"""CSV as the product writes it: what a spreadsheet would run as a formula stays text."""
+"""CSV files that are safe to open in a spreadsheet: a cell that looks like a formula stays text."""
 
 import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
 
-# By OWASP's list for CSV injection; some spreadsheets take the wide forms of the signs for the signs themselves.
+# From OWASP's list for CSV injection. Some spreadsheets read the full-width forms of the signs as the signs.
 _FORMULA = re.compile(r"[=+\-@\t\n＝＋－＠]")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
-    r"""Rows as the text of a CSV file, every cell by `as_cell`.
+    r"""The rows as the text of a CSV file. `as_cell` writes every cell.
 
     >>> csv_text([("model", "loss"), ("=1+1", -0.25)])
     "model,loss\n'=1+1,-0.25\n"
@@ -22,10 +22,10 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 
 def as_cell(entry: object) -> str:
-    """A value as text; an apostrophe stands before what a spreadsheet would take for a formula.
+    """A value as text. If a spreadsheet would read it as a formula, it begins with an apostrophe.
 
-    A number stays a number, also a negative one. Line breaks are written as one line feed: Python's writer leaves a
-    lone carriage return without quotes, and a spreadsheet begins a new row there.
+    Numbers stay numbers, including negative ones. Every line break becomes one line feed: Python's writer does not
+    quote a lone carriage return, and a spreadsheet would begin a new row there.
 
     >>> as_cell("@SUM(A1)"), as_cell(-0.25), as_cell("-0.25"), as_cell("GIN")
     ("'@SUM(A1)", '-0.25', '-0.25', 'GIN')

@@ -248,15 +248,9 @@ def read(hint: Any, value: Any, where: str) -> Any:
         return value
     if is_dataclass(hint):
         return _read_table(hint, value, where)
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _read_annotated(arguments, value, where)
-    if origin is Literal:
-        return _read_choice(arguments, value, where)
-    if origin in (Union, types.UnionType):
-        return _read_union(arguments, value, where)
-    if origin in _INSIDE:
-        return _INSIDE[origin](arguments, value, where)
+    origin = get_origin(hint)
+    if origin in _BY_ORIGIN:
+        return _BY_ORIGIN[origin](get_args(hint), value, where)
     return _READERS.get(hint, _read_instance(origin or hint))(value, where)
 
 
@@ -278,7 +272,7 @@ def _read_table(cls: Any, value: Any, where: str) -> Any:
 
 def _read_choice(known: tuple[Any, ...], value: Any, where: str) -> Any:
     # True equals 1 and is none of the choices 1 and 2.
-    if not isinstance(value, type(known[0])):
+    if type(value) not in map(type, known):
         raise ConfigError(f"{where}: {expected_one_of(value, known)}")
     return check_name(where, value, known, exact=True)
 
@@ -346,7 +340,11 @@ def _read_mapping(hints: tuple[Any, ...], value: Any, where: str) -> Any:
     return {read(of_key, key, where): read(of_value, entry, f"{where}[{key!r}]") for key, entry in value.items()}
 
 
-_INSIDE: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
+_BY_ORIGIN: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
+    Annotated: _read_annotated,
+    Literal: _read_choice,
+    Union: _read_union,
+    types.UnionType: _read_union,
     tuple: _read_tuple,
     dict: _read_mapping,
     Mapping: _read_mapping,

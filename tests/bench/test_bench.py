@@ -1,7 +1,6 @@
-"""Tiny versions of all that `make bench` runs: the record has the keys that it documents; no time is judged."""
+"""Tiny versions of all that `make bench` runs: the records have the fields that they document; no time is judged."""
 
 import functools
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +18,14 @@ from sirgcn.bench import (
     Case,
     Effort,
     Problem,
+    Results,
+    Session,
     Shape,
     interleave,
     measure_memory,
     memory,
-    record,
+    read_results,
+    records,
     run,
     scaling,
     training,
@@ -35,8 +37,9 @@ from sirgcn.bench.plots import write_plots
 from sirgcn.bench.tables import markdown, print_tables, render_page, sheets
 from sirgcn.bench.targets import check
 from sirgcn.data import load
+from sirgcn.engine.environment import environment
 from sirgcn.engine.timing import calls_per_sample, ratios, summary
-from sirgcn.nn import SIRNet, hetero_edge_count_preset
+from sirgcn.nn import build_net, hetero_edge_count_preset
 
 TINY = Shape("molecules", 8, "tiny", functools.partial(molecules, graphs=3))
 ONCE = Effort(repeats=1, sample_seconds=0.0, run_seconds=0.0)
@@ -52,10 +55,6 @@ def threads_of_torch() -> Iterator[None]:
 
 def plan(*parts: str, **options: Any) -> run.Plan:
     return run.Plan(True, (TINY,), parts, (1,), ONCE, **options)
-
-
-def empty_record(path: Path) -> record.Record:
-    return record.Record(path, {"form": "full"})
 
 
 @pytest.mark.parametrize(
@@ -151,27 +150,27 @@ def test_gcn_on_a_csr_adjacency_is_gcn() -> None:
 @pytest.mark.parametrize("suite", SUITES)
 def test_every_peer_of_a_suite_is_measured(suite: str) -> None:
     families = tuple(peer.label for peer in peers_of(suite))
-    rows, left_out = run.measure_cell(plan(suite, families=families), TINY, TINY.build(), suite, 1)
-    assert not left_out
-    found = {(row["peer"], row["mode"]) for row in rows}
+    cell = run.measure_cell(plan(suite, families=families), TINY, TINY.build(), suite, 1)
+    assert not cell.left_out
+    found = {(row.peer, row.config["mode"]) for row in cell.rows}
     assert found == {(peer.name, mode) for peer in peers_of(suite) for mode in peer.modes}
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_torch_compile_is_measured() -> None:
-    rows, left_out = run.measure_cell(plan(AGGREGATION, families=(COMPILED,)), TINY, TINY.build(), AGGREGATION, 1)
-    if left_out:
-        pytest.skip(left_out[0]["reason"])
-    assert [row["peer"] for row in rows] == [OURS, COMPILED] * 2
+    cell = run.measure_cell(plan(AGGREGATION, families=(COMPILED,)), TINY, TINY.build(), AGGREGATION, 1)
+    if cell.left_out:
+        pytest.skip(cell.left_out[0][2])
+    assert [row.peer for row in cell.rows] == [OURS, COMPILED] * 2
 
 
 def test_a_peer_that_fails_or_does_not_fit_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_kibibytes", lambda file, field: 1)
     wanted = plan(AGGREGATION, families=("eager", "MKL SpMM"))
-    rows, left_out = run.measure_cell(wanted, TINY, TINY.build(), AGGREGATION, 1)
-    assert {row["family"] for row in rows} == {OURS, "MKL SpMM"}
-    assert {row["peer"] for row in left_out} == {"eager, propagate", "eager, index_add"}
-    assert "GB of memory" in left_out[0]["reason"]
+    cell = run.measure_cell(wanted, TINY, TINY.build(), AGGREGATION, 1)
+    assert {row.config["family"] for row in cell.rows} == {OURS, "MKL SpMM"}
+    assert {peer for _, peer, _ in cell.left_out} == {"eager, propagate", "eager, index_add"}
+    assert "GB of memory" in cell.left_out[0][2]
 
 
 def test_memory_is_what_a_pass_adds() -> None:
@@ -197,10 +196,10 @@ def test_every_memory_case_names_a_peer() -> None:
 
 def test_scaling_gives_the_cost_per_edge() -> None:
     rows = scaling.measure_point(320, 16, 1, ONCE)
-    assert [(row["peer"], row["mode"]) for row in rows] == [(OURS, FORWARD), (OURS, BOTH), ("MKL SpMM, int32", FORWARD)]
-    for row in rows:
-        expected = row["seconds"]["median"] * 1e9 / 320
-        assert row["nanoseconds_per_edge"]["median"] == pytest.approx(expected)
+    assert [row[:2] for row in rows] == [(OURS, FORWARD), (OURS, BOTH), ("MKL SpMM, int32", FORWARD)]
+    for _, _, figures in rows:
+        expected = figures["seconds"]["median"] * 1e9 / 320
+        assert figures["nanoseconds_per_edge"]["median"] == pytest.approx(expected)
 
 
 def test_every_target_names_a_family_and_shapes_that_are_measured() -> None:
@@ -210,10 +209,10 @@ def test_every_target_names_a_family_and_shapes_that_are_measured() -> None:
         assert set(target.shapes) <= set(SHAPES)
 
 
-def test_targets_take_the_fastest_setting_and_say_what_was_not_measured(tmp_path: Path) -> None:
-    kept = empty_record(tmp_path / "record.json").data
+def test_targets_take_the_fastest_setting_and_say_what_was_not_measured() -> None:
+    kept = Results()
     assert {row["holds"] for row in check(kept)} == {None}
-    kept["times"] = [
+    kept.times += [
         {
             "suite": AGGREGATION,
             "shape": "molecules",
@@ -230,78 +229,168 @@ def test_targets_take_the_fastest_setting_and_say_what_was_not_measured(tmp_path
     assert (row["setting"], row["measured"], row["holds"]) == ("MKL SpMM, int32", 0.9, False)
 
 
-KEYS = {
-    "format",
-    "environment",
-    "settings",
-    "shapes",
-    "peers",
-    "times",
-    "memory",
-    "scaling",
-    "training",
-    "tables",
-    "left_out",
-    "targets",
-}
-
-
-def test_the_command_writes_a_record_tables_and_plots(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def tiny_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every part of the benchmark in a form that takes a second."""
     monkeypatch.setitem(SHAPES, "molecules", TINY)
     monkeypatch.setattr(scaling, "QUICK", ((100, 4), (200, 4)))
     few = Shape("sixteen_million", 4, "", functools.partial(evenly, 50, 200))
     monkeypatch.setattr(memory, "cases", lambda *_: [Case(AGGREGATION, OURS, few, BOTH, 1)])
-    output = tmp_path / "out" / "record.json"
-    parts = [AGGREGATION, LAYER, "memory", "scaling"]
+
+
+def measure(output: Path, *parts: str, peers: tuple[str, ...] = ("eager", "GCNConv"), fresh: bool = False) -> None:
     options = ["--shapes", "molecules", "--threads", "1", "--repeats", "1", "--output", str(output)]
-    command.main([*options, "--peers", "eager", "GCNConv", "--parts", *parts])
-    kept = json.loads(output.read_text())
-    assert kept.keys() == KEYS
-    assert {"cpu", "cores", "torch", "torch_geometric", "allocator", "date"} <= kept["environment"].keys()
-    assert {row["suite"] for row in kept["times"]} == {AGGREGATION, LAYER}
+    command.main([*options, "--peers", *peers, "--parts", *parts, *["--fresh"] * fresh])
+
+
+def test_the_command_writes_records_tables_and_plots(
+    tmp_path: Path, tiny_benchmark: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out" / "record.jsonl"
+    measure(output, AGGREGATION, LAYER, "memory", "scaling")
+    assert max(map(len, output.read_text().splitlines())) < 3000
+    kept = read_results(output)
+    assert {"cpu", "cores", "torch", "torch_geometric", "allocator", "date", "git"} <= kept.environment.keys()
+    assert kept.settings.keys() == {"form", "effort", "threads"}
+    assert {row["suite"] for row in kept.times} == {AGGREGATION, LAYER}
     where = {"suite", "shape", "threads", "mode", "peer", "family"}
-    assert all(row.keys() == where | {"seconds", "ratio", "calls_per_sample", "samples"} for row in kept["times"])
-    assert all(row.keys() == where | {"added_bytes", "peak_bytes"} for row in kept["memory"])
-    assert len(kept["scaling"]) == 6
-    plots = {path.name for path in output.parent.iterdir()} - {"record.json"}
+    assert all(row.keys() == where | {"seconds", "ratio", "calls_per_sample", "samples"} for row in kept.times)
+    assert all(row.keys() == where | {"added_bytes", "peak_bytes"} for row in kept.memory)
+    assert len(kept.scaling) == 6
+    assert kept.shapes == {"molecules": {"what": "tiny", "nodes": 69, "edges": 150, "channels": 8}}
+    plots = {path.name for path in output.parent.iterdir()} - {"record.jsonl"}
     assert plots == {
-        f"record-{name}.{kind}" for name in (AGGREGATION, LAYER, "memory", "scaling") for kind in ("png", "svg")
+        f"record-{name}.{suffix}" for name in (AGGREGATION, LAYER, "memory", "scaling") for suffix in ("png", "svg")
     }
     printed = capsys.readouterr().out
     assert "Aggregation, forward+backward, 1 thread" in printed
+    assert "[1/4]" in printed
     command.main(["--render", str(output)])
     assert capsys.readouterr().out == markdown(kept)
 
 
-def test_an_interrupted_run_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = empty_record(tmp_path / "record.json")
+@pytest.fixture
+def clean_checkout(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A commit that the test can change; no plots are drawn."""
+    current = ["0123abcd"]
+    monkeypatch.setattr(records, "commit", lambda: current[0])
+    monkeypatch.setattr(command, "write_plots", lambda *_: [])
+    return current
 
-    def interrupt(*_: object) -> list[Any]:
-        def stop() -> None:
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def test_an_interrupted_run_continues_where_it_stopped(
+    tmp_path: Path,
+    tiny_benchmark: None,
+    clean_checkout: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output, real = tmp_path / "record.jsonl", scaling.measure_point
+
+    def interrupt(edges: int, *options: Any, **more: Any) -> Any:
+        if edges == 200:
             raise KeyboardInterrupt
+        return real(edges, *options, **more)
 
-        return [("first", lambda: kept.data["left_out"].append({"shape": "a", "reason": "b"})), ("second", stop)]
+    monkeypatch.setattr(scaling, "measure_point", interrupt)
+    measure(output, AGGREGATION, "scaling", "memory")
+    assert "Interrupted" in capsys.readouterr().out
+    kept = read_results(output)
+    assert {row["edges"] for row in kept.scaling} == {100}
+    assert not kept.memory
+    monkeypatch.setattr(scaling, "measure_point", real)
+    before = lines(output)
+    measure(output, AGGREGATION, "scaling", "memory")
+    said = capsys.readouterr().out
+    assert "2 of 4 steps are left" in said
+    assert "[3/4]" in said
+    assert "[1/4]" not in said
+    # What was measured before stands as it was: a session, three rows of the scaling curve and one of memory are new.
+    assert lines(output)[: len(before)] == before
+    assert len(lines(output)) == len(before) + 5
+    found = read_results(output)
+    assert found.times == kept.times
+    assert {row["edges"] for row in found.scaling} == {100, 200}
+    assert len(found.memory) == 1
 
-    monkeypatch.setattr(command, "steps", interrupt)
-    command._measure(plan(AGGREGATION), kept, Console(quiet=True))
-    written = json.loads(kept.path.read_text())
-    assert written["left_out"] == [{"shape": "a", "reason": "b"}]
-    assert written["settings"]["interrupted"]
+
+def test_a_run_with_all_figures_measures_nothing_again(
+    tmp_path: Path, tiny_benchmark: None, clean_checkout: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "record.jsonl"
+    measure(output, AGGREGATION, "scaling", "memory")
+    kept, before = read_results(output), lines(output)
+    measure(output, AGGREGATION, "scaling", "memory")
+    assert "0 of 4 steps are left" in capsys.readouterr().out
+    assert len(lines(output)) == len(before) + 1
+    assert read_results(output).times == kept.times
+
+
+@pytest.mark.parametrize("change", ["commit", "changed files", "settings", "fresh"])
+def test_another_commit_or_other_settings_begin_a_new_run(
+    tmp_path: Path, tiny_benchmark: None, clean_checkout: list[str], change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "record.jsonl"
+    dates = iter(f"2026-01-0{day}" for day in range(1, 9))
+    real = environment
+    monkeypatch.setattr(records, "environment", lambda: real() | {"date": next(dates)})
+    if change == "changed files":
+        clean_checkout[0] = "0123abcd+"
+    measure(output, AGGREGATION, "memory")
+    before = lines(output)
+    if change == "commit":
+        clean_checkout[0] = "4567"
+    if change == "settings":
+        monkeypatch.setattr(command, "QUICK", Effort(1, 0.0, 0.5))
+    measure(output, AGGREGATION, fresh=change == "fresh")
+    found = read_results(output)
+    assert lines(output)[: len(before)] == before
+    assert not found.memory
+    assert len(found.times) == len(lines(output)) - len(before) - 1
+
+
+def test_a_cell_that_lacks_a_peer_is_measured_as_a_whole(
+    tmp_path: Path, tiny_benchmark: None, clean_checkout: list[str]
+) -> None:
+    output = tmp_path / "record.jsonl"
+    measure(output, AGGREGATION, peers=("eager",))
+    before = read_results(output)
+    measure(output, AGGREGATION, peers=("eager", "MKL SpMM"))
+    found = read_results(output)
+    assert {row["family"] for row in found.times} == {OURS, "eager", "MKL SpMM"}
+    ours = [row["samples"] for row in found.times if row["peer"] == OURS]
+    assert ours != [row["samples"] for row in before.times if row["peer"] == OURS]
+    assert len(ours) == 2
+
+
+def test_a_peer_that_was_left_out_and_then_measured_is_not_listed_as_left_out() -> None:
+    session = Session(None, {"form": "quick"})
+    config = {"suite": AGGREGATION, "shape": "molecules", "threads": 1, "family": "eager", "what": "by hand"}
+    data = {"what": "tiny", "nodes": 1, "edges": 1, "channels": 1}
+    session.leave_out(records.TIMES, config, "eager, index_add", "needs about 9 GB of memory")
+    assert [row["reason"] for row in session.results.left_out] == ["needs about 9 GB of memory"]
+    session.add(records.TIMES, {**config, "mode": BOTH}, "eager, index_add", {"seconds": 1.0}, data=data)
+    assert session.results.left_out == []
+
+
+def test_figures_of_other_records_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected the records of a benchmark, got none"):
+        read_results(tmp_path / "absent.jsonl")
 
 
 def test_a_pass_that_adds_no_memory_is_drawn(tmp_path: Path) -> None:
-    kept = empty_record(tmp_path / "record.json").data
-    kept["memory"] = [
-        {"suite": AGGREGATION, "shape": "a", "mode": BOTH, "peer": OURS, "family": OURS, "added_bytes": 0}
-    ]
+    kept = Results()
+    kept.memory += [{"suite": AGGREGATION, "shape": "a", "mode": BOTH, "peer": OURS, "family": OURS, "added_bytes": 0}]
     assert {path.name for path in write_plots(kept, tmp_path / "record")} == {"record-memory.png", "record-memory.svg"}
 
 
-def test_an_empty_record_has_no_empty_tables(tmp_path: Path) -> None:
-    kept = empty_record(tmp_path / "record.json").data
-    assert [sheet.title for sheet in sheets(kept)] == ["Peers", "Environment"]
+def test_a_run_without_figures_has_no_empty_tables(tmp_path: Path) -> None:
+    kept = Session(None, {"form": "full"}).results
+    assert [sheet.title for sheet in sheets(kept)] == ["Environment"]
     assert write_plots(kept, tmp_path / "record") == []
     print_tables(kept, Console(quiet=True))
 
@@ -317,19 +406,28 @@ def test_an_epoch_of_ours_and_of_plain_pyg_learn_alike() -> None:
     def task() -> Any:
         return load("hetero_edge_count", c=2, num_graphs=20)
 
-    small = training.Epoch("small", task, lambda: SIRNet(**hetero_edge_count_preset(2)), 8, 1.0)
-    record = empty_record(Path("unused.json"))
-    record.write = lambda: None  # type: ignore[method-assign]
-    run._epoch(plan(AGGREGATION), record, lambda name: None, small)
-    rows = {row["peer"]: row for row in record.data["training"]}
-    assert rows.keys() == {OURS, training.PEER, training.LOADER, training.BATCHES}
-    assert next(sheet.title for sheet in sheets(record.data)) == "Training, an epoch with its evaluation, 1 thread"
+    small = training.Epoch("small", task, lambda: build_net(hetero_edge_count_preset(2)), 8, 1.0)
+    session = Session(None, {"form": "full"})
+    run.measure_epoch(plan(AGGREGATION), session, lambda name: None, small)
+    assert [row["peer"] for row in session.results.training] == list(training.PEERS)
+    title = next(sheet.title for sheet in sheets(session.results))
+    assert title == "Training, an epoch with its evaluation, 1 thread"
 
 
-def test_the_page_of_figures_is_written_from_the_record() -> None:
-    root = Path(__file__).parents[2]
-    page = (root / "docs" / "performance.md").read_text("utf-8")
-    record = json.loads((root / "results" / "bench" / "quick.json").read_text("utf-8"))
-    assert render_page(page, record) == page
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_of_figures_is_written_from_the_records() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    results = read_results(ROOT / "results" / "bench" / "quick.jsonl")
+    assert render_page(page, results) == page
     with pytest.raises(ValueError, match="expected <!-- bench -->"):
-        render_page("a page without the place", record)
+        render_page("a page without the place", results)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results" / "bench").iterdir()), ids=lambda path: path.name)
+def test_every_committed_record_reads(path: Path) -> None:
+    results = read_results(path)
+    assert max(map(len, lines(path))) < 3000
+    assert results.times or results.ratios
+    assert markdown(results)

@@ -13,8 +13,8 @@ from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkP
 
 from sirgcn.data import DataError, Graphs, Schema, Split, Task, encodings
 from sirgcn.data.encodings import ENCODINGS, in_degree, laplacian, random_walk, with_encodings
-from tests.laws import EDGE_CASES, RICH, Graph
-from tests.laws import graphs as any_graph
+from sirgcn.testing import EDGE_CASES, RICH, Graph
+from sirgcn.testing import graphs as any_graph
 
 some = st.lists(any_graph(bipartite=False).filter(lambda graph: graph.num_targets > 0), min_size=1, max_size=4)
 sizes = st.integers(1, 9)

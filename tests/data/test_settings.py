@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from sirgcn import data
-from sirgcn.data import Graphs, Schema, Split, Task, benchmarking, catalog, ogb, public
+from sirgcn.data import Graphs, Schema, Split, Task
 from sirgcn.data.download import download
-from sirgcn.data.moleculenet import moleculenet
-from sirgcn.data.preprocess import Column, Preprocessing
-from sirgcn.data.roles import Roles
-from sirgcn.data.tables import apply_tables, load_tables
+from sirgcn.data.sets import benchmarking, catalog, ogb, public
+from sirgcn.data.sets.moleculenet import moleculenet
+from sirgcn.data.tables import Column, Preprocessing, apply_tables, load_tables
+from sirgcn.data.tables.roles import Roles
 from sirgcn.strict import ConfigError
 
 EDGES = torch.tensor([[0, 1], [1, 0]])

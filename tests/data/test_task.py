@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from sirgcn.data import DataError, Graphs, Schema, Split, Task
-from sirgcn.data.task import PARTS
+from sirgcn.data.splits import PARTS
 
 EDGES = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 2]])
 

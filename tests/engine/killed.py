@@ -39,7 +39,7 @@ def task() -> Task:
 def train(data: Task, folder: Path) -> str:
     """The hash of the trained weights: of those at the end and of the best, with the history."""
     torch.manual_seed(0)
-    model = SIRNet(3, 8, 1, num_layers=2, encoder="embedding", pool="sum", dropout=0.3)
+    model = SIRNet.of(3, 8, 1, num_layers=2, encoder="embedding", pool="sum", dropout=0.3)
     trainer = Trainer(model, data, CONFIG, seed=0, checkpoints=Checkpoints(folder), every=0)
     outcome = trainer.run()
     history = [{key: value for key, value in row.items() if key != "seconds"} for row in outcome.history]

@@ -1,11 +1,13 @@
 """Small tasks with the schema of the real ones."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from sirgcn.data import Graphs, Schema, Split, Task, load
+from sirgcn.engine import records
 from sirgcn.nn.encoder import OGB_ATOM
 
 FEATURES = {
@@ -62,3 +64,8 @@ def _task(name: str, x: Tensor, y: Tensor, schema: Schema, loss: str, metric: st
         found = Graphs(x, edge_index + shift, y, "graph", **pointers)
         split = Split(torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor([4, 5]))
     return Task(name, found, schema, (split,), loss, metric)
+
+
+def read_whole(file: Path) -> list[dict[str, Any]]:
+    """The records of a file, each with its curves."""
+    return [records.with_curves(file, record) for record in records.read(file)]

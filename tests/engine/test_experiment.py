@@ -2,18 +2,21 @@
 
 import dataclasses
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from sirgcn.data.catalog import DATASETS
+from sirgcn.data.sets.catalog import DATASETS
 from sirgcn.data.tables import load_tables
 from sirgcn.engine import experiment as config
-from sirgcn.engine.experiment import Experiment, TrainConfig
+from sirgcn.engine.experiment import Experiment, TrainConfig, TrainingExperiment
 from sirgcn.engine.loop import Trainer
 from sirgcn.engine.network import build
+from sirgcn.engine.plan import plan
+from sirgcn.engine.run import header
 from sirgcn.report.claims import load_claims
 from sirgcn.strict import ConfigError
 from tests.engine.standins import stand_in
@@ -36,12 +39,12 @@ PARAMETERS = {
 }
 
 
-TRAININGS = [name for name in config.names() if config.load(name).kind == "training"]
+TRAININGS = [name for name in config.names() if config.load(name).sort == "training"]
 
 
 @pytest.mark.parametrize("name", TRAININGS)
 def test_experiment_builds_every_model_and_takes_two_steps(name: str) -> None:
-    experiment = config.load(name)
+    experiment = config.load_training(name)
     # The columns of one experiment differ in size alone.
     column = experiment.columns[0]
     task = stand_in(experiment.data, column.options)
@@ -59,7 +62,7 @@ def test_experiment_builds_every_model_and_takes_two_steps(name: str) -> None:
         assert "test" in outcome.metrics
 
 
-@pytest.mark.parametrize("name", [name for name in config.names() if config.load(name).kind != "step"])
+@pytest.mark.parametrize("name", [name for name in config.names() if config.load(name).sort != "step"])
 def test_experiment_fills_cells_of_its_table(name: str) -> None:
     experiment = config.load(name)
     (table,) = (table for table in load_claims() if table.number == experiment.table)
@@ -112,7 +115,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_file_of_ones_own_is_read(tmp_path: Path) -> None:
-    found = config.load(written(tmp_path, SMALL))
+    found = config.load_training(written(tmp_path, SMALL))
     assert (found.name, found.train.epochs, found.models[0].conv) == ("mine", 2, "sir")
 
 
@@ -122,9 +125,9 @@ def test_file_is_like_another_but_for_its_own_keys(tmp_path: Path) -> None:
         'options = { num_layers = 2 }\n[[models]]\ntitle = "GIN"\nconv = "gin"\n'
     )
     (tmp_path / "other.toml").write_text('like = "mine.toml"\nseeds = 2\n')
-    base = config.load("minesweeper")
+    base = config.load_training("minesweeper")
     for name, seeds in (("mine", 10), ("other", 2)):
-        found = config.load(tmp_path / f"{name}.toml")
+        found = config.load_training(tmp_path / f"{name}.toml")
         assert (found.name, found.table, found.seeds, found.data) == (name, None, seeds, "minesweeper")
         assert found.train == dataclasses.replace(base.train, lr=1e-2)
         assert [row.title for row in found.models] == [*(row.title for row in base.models), "GIN"]
@@ -143,8 +146,8 @@ def test_file_is_like_another_but_for_its_own_keys(tmp_path: Path) -> None:
         ('like = "zinc"\nmodels = 3', r"mine.toml: models: expected a list, got 3"),
         ('like = "zinc"\n[[models]]\nconv = "gin"', r"mine.toml: models\[0\]: title is not set"),
         ('like = "bad.toml"', r"mine.toml: models: expected a list, got 3"),
-        ('like = "bad.toml"\nkind = "runtime"\n[timing]', r"mine.toml: models: expected a list, got 3"),
-        ('like = "zinc"\nkind = "complexity"\ndata = "random"', r"mine.toml: timing is not set"),
+        ('like = "bad.toml"\nsort = "inference"\n[timing]', r"mine.toml: models: expected a list, got 3"),
+        ('like = "zinc"\nsort = "growth"\ndata = "random"', r"mine.toml: timing is not set"),
     ],
 )
 def test_what_cannot_be_like_another_is_refused(tmp_path: Path, text: str, error: str) -> None:
@@ -196,7 +199,7 @@ def test_unknown_experiment_is_refused_with_the_nearest() -> None:
 
 
 def test_override_changes_a_setting_and_keeps_the_results_apart() -> None:
-    found = config.load("zinc", ["train.lr=1e-4", "train.schedule=cosine", "seeds=3"])
+    found = config.load_training("zinc", ["train.lr=1e-4", "train.schedule=cosine", "seeds=3"])
     assert (found.train.lr, found.train.schedule, found.seeds, found.table) == (1e-4, "cosine", 3, None)
     assert found.name == "zinc+train.lr=1e-4+train.schedule=cosine+seeds=3"
 
@@ -218,19 +221,22 @@ def test_wrong_override_is_refused(override: str, error: str) -> None:
 def test_override_holds_for_rows_and_the_reduced_form_too(tmp_path: Path) -> None:
     text = SMALL.replace("[[models]]", "[reduced]\nepochs = 1\n[[models]]") + "train = { lr = 0.5, l1 = 0.1 }\n"
     text += "reduced = { epochs = 2 }\n"
-    found = config.load(written(tmp_path, text), ["train.lr=0.25", "train.epochs=7"])
+    found = config.load_training(written(tmp_path, text), ["train.lr=0.25", "train.epochs=7"])
     row = found.models[0]
     assert (found.train_for(row).lr, found.train_for(row).l1) == (0.25, 0.1)
     assert found.train_for(row, is_reduced=True).epochs == 7
 
 
 def test_override_of_a_table_changes_all_its_experiments() -> None:
-    assert {experiment.train.lr for experiment in config.of_table(4, ["train.lr=0.25"])} == {0.25}
+    found = config.of_table(4, ["train.lr=0.25"])
+    assert [entry.train.lr for entry in found if isinstance(entry, TrainingExperiment)] == [0.25, 0.25]
 
 
 def test_rows_may_differ_from_the_protocol_and_be_reduced() -> None:
     row = config.ModelConfig("a", train={"lr": 0.5})
-    experiment = Experiment("x", "d", (row,), (config.ColumnConfig("c"),), TrainConfig(epochs=9), reduced={"epochs": 2})
+    experiment = TrainingExperiment(
+        "x", "d", (row,), (config.ColumnConfig("c"),), train=TrainConfig(epochs=9), reduced={"epochs": 2}
+    )
     assert (experiment.train_for(row).lr, experiment.train_for(row).epochs) == (0.5, 9)
     assert experiment.train_for(row, is_reduced=True).epochs == 2
     longer = dataclasses.replace(row, reduced={"epochs": 3})
@@ -243,7 +249,7 @@ def test_rows_may_differ_from_the_protocol_and_be_reduced() -> None:
 def test_titles_that_repeat_are_refused() -> None:
     row: Any = config.ModelConfig("a")
     with pytest.raises(ConfigError, match="different titles"):
-        Experiment("x", "d", (row, row), (config.ColumnConfig("c"),), TrainConfig())
+        TrainingExperiment("x", "d", (row, row), (config.ColumnConfig("c"),))
 
 
 OWN = """
@@ -316,3 +322,39 @@ def test_folder_is_no_key_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text('folder = "x"\n' + OWN % ("n.csv", "e.csv"))
     with pytest.raises(ConfigError, match="folder"):
         config.load(tmp_path / "own.toml")
+
+
+@pytest.mark.parametrize(("value", "new"), [("runtime", "inference"), ("complexity", "growth"), ("step", "step")])
+def test_former_key_of_the_sort_is_refused_with_the_new_one(tmp_path: Path, value: str, new: str) -> None:
+    with pytest.raises(ConfigError, match=rf'mine.toml: kind: expected .* sort: write sort = "{new}"'):
+        config.load(written(tmp_path, f'kind = "{value}"\n{SMALL}'))
+    (tmp_path / "base.toml").write_text(f'kind = "{value}"\n{SMALL}')
+    with pytest.raises(ConfigError, match=r"base.toml: kind: expected"):
+        config.load(written(tmp_path, 'like = "base.toml"'))
+    with pytest.raises(ConfigError, match=rf'zinc.toml: kind: .*sort = "{new}"'):
+        config.load("zinc", [f"kind={value}"])
+
+
+def test_experiment_without_a_sort_cannot_be_made_and_one_of_another_sort_is_no_training() -> None:
+    with pytest.raises(TypeError, match="abstract"):
+        Experiment("x", "d", (config.ModelConfig("a"),), (config.ColumnConfig("c"),))
+    with pytest.raises(ConfigError, match="zinc_step: sort: expected training, got step"):
+        config.load_training("zinc_step")
+
+
+def test_experiment_with_a_long_override_has_a_short_name_of_its_own() -> None:
+    title = "x" * 300
+    long, again, other = (
+        config.load("zinc", [f'columns=[{{ title = "{name}" }}]', "train.lr=0.1"]) for name in (title, title, title[1:])
+    )
+    assert re.fullmatch(r"zinc\+set-[0-9a-f]{16}", long.name)
+    assert long.name == again.name != other.name
+    assert config.split_name(long.name) == ("zinc", [])
+    (run, *_) = plan(long)
+    assert header(run)["overrides"] == list(long.overrides) == [f'columns=[{{ title = "{title}" }}]', "train.lr=0.1"]
+
+
+@pytest.mark.parametrize("key", ["folder", "overrides"])
+def test_what_a_file_does_not_set_is_no_key_of_it(tmp_path: Path, key: str) -> None:
+    with pytest.raises(ConfigError, match=f"mine.toml: unknown key '{key}'"):
+        config.load(written(tmp_path, f'{key} = ["x"]\n{SMALL}'))

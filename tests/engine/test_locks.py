@@ -18,8 +18,10 @@ from sirgcn.engine.checkpoint import Checkpoints
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.locks import Busy, held
 from sirgcn.engine.loop import Trainer
+from sirgcn.engine.plan import Settings, plan
 from sirgcn.engine.pool import run_all
-from sirgcn.engine.run import BUSY, DONE, Settings, execute, plan
+from sirgcn.engine.records import DONE
+from sirgcn.engine.run import BUSY, execute
 from sirgcn.nn import SIRNet
 from tests.engine.killed import task
 from tests.engine.test_settings import TOML
@@ -113,7 +115,7 @@ def test_two_processes_that_save_into_one_folder_delete_nothing_of_each_other(tm
 
 
 def test_training_in_a_folder_that_another_process_trains_in_is_refused(tmp_path: Path) -> None:
-    model = SIRNet(3, 8, 1, num_layers=1, encoder="embedding", pool="sum")
+    model = SIRNet.of(3, 8, 1, num_layers=1, encoder="embedding", pool="sum")
     trainer = Trainer(model, task(), TrainConfig(epochs=1, batch_size=8), checkpoints=Checkpoints(tmp_path), every=0)
     with Checkpoints(tmp_path).held(), pytest.raises(Busy, match=f"held by process {os.getpid()} on "):
         trainer.run()
@@ -133,7 +135,7 @@ def test_run_that_another_process_is_making_is_left_to_it(experiment: config.Exp
     process = holding(tmp_path / "runs" / "small" / run.slug / "lock")
     try:
         assert execute(run, settings, lambda event, detail: told.append((event, detail))) == BUSY
-        assert run_all([run], settings, reports=[lambda run, event, detail: told.append((event, detail))]) == {
+        assert run_all([run], settings, listeners=[lambda run, event, detail: told.append((event, detail))]) == {
             run: BUSY
         }
         said = [detail["error"] for event, detail in told if event == BUSY]
@@ -154,7 +156,7 @@ def test_command_that_finds_its_run_being_made_says_by_whom_in_a_line_and_fails(
         sys.executable,
         "-m",
         "sirgcn.cli",
-        "train",
+        "reproduce",
         tmp_path / "small.toml",
         "-s",
         "0",

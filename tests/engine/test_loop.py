@@ -36,8 +36,8 @@ def network(task: Task, **changes: Any) -> nn.Module:
     torch.manual_seed(0)
     given: dict[str, Any] = {"dropout": 0.2, "num_layers": 2, "norm": "batch"}
     if task.level == "graph":
-        return SIRNet(3, 8, 1, encoder="embedding", pool="sum", **given | changes)
-    return SIRNet(4, 8, 3, encoder="linear", **given | changes)
+        return SIRNet.of(3, 8, 1, encoder="embedding", pool="sum", **given | changes)
+    return SIRNet.of(4, 8, 3, encoder="linear", **given | changes)
 
 
 def train(task: Task, **settings: Any) -> tuple[Outcome, nn.Module, Trainer]:

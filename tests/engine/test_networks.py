@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from sirgcn.data import Graphs, Schema, Split, Task
 from sirgcn.engine import experiment as config
 from sirgcn.engine.checkpoint import Checkpoints, weights_sha256
-from sirgcn.engine.experiment import Experiment, ModelConfig, TrainConfig
+from sirgcn.engine.experiment import ModelConfig, TrainConfig, TrainingExperiment
 from sirgcn.engine.loop import Interrupted, Trainer
 from sirgcn.engine.network import build, mean_log_degree
-from sirgcn.engine.run import Run, header
+from sirgcn.engine.plan import Run
+from sirgcn.engine.run import header
 from sirgcn.nn import NETWORKS, SIRNet, make_network
 from sirgcn.report.claims import load_claims
 from sirgcn.strict import ConfigError
@@ -32,8 +33,8 @@ def node_task(outputs: int = 3) -> Task:
     return Task("nodes", graphs, Schema(features=4, outputs=outputs), (split,), loss, metric)
 
 
-def experiment(row: ModelConfig, **settings: Any) -> Experiment:
-    return Experiment("mine", "nodes", (row,), (config.ColumnConfig("c"),), TrainConfig(**settings))
+def experiment(row: ModelConfig, **settings: Any) -> TrainingExperiment:
+    return TrainingExperiment("mine", "nodes", (row,), (config.ColumnConfig("c"),), train=TrainConfig(**settings))
 
 
 def made(task: Task, name: str, **options: Any) -> nn.Module:
@@ -71,6 +72,7 @@ def test_rows_of_table_5_name_the_network_of_their_title(name: str) -> None:
 def test_reduced_run_of_cpgnn_is_longer_than_its_pretraining() -> None:
     for entry in config.of_table(5):
         row = entry.model("CPGNN")
+        assert isinstance(entry, TrainingExperiment)
         assert entry.train_for(row, is_reduced=True).epochs > row.options["pretraining"]
         assert "epochs = 600" in header(Run(entry, entry.columns[0].title, "CPGNN", 0, reduced=True))["reduced_why"]
 

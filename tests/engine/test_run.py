@@ -16,10 +16,14 @@ import pytest
 from sirgcn.engine import experiment as config
 from sirgcn.engine import pool, records
 from sirgcn.engine.environment import ALLOCATOR, find_device
+from sirgcn.engine.finished import unfinished
+from sirgcn.engine.plan import Run, Settings, plan, seed_by_seed
 from sirgcn.engine.pool import run_all
-from sirgcn.engine.run import DONE, FAILED, PAUSED, Run, Settings, execute, plan, seed_by_seed, unfinished
+from sirgcn.engine.records import DONE, FAILED
+from sirgcn.engine.run import PAUSED, execute
 from sirgcn.engine.tensorboard import TensorBoard
 from sirgcn.strict import ConfigError
+from tests.engine.standins import read_whole
 
 TOML = """
 data = "hetero_edge_count"
@@ -74,7 +78,7 @@ def test_several_experiments_go_seed_by_seed_and_a_timed_one_stays_together(
 ) -> None:
     (tmp_path / "other.toml").write_text(TOML.replace("seeds = 2", "seeds = 3"))
     timed = TOML.replace("[train]\nepochs = 3\n", "[timing]\n").replace("[reduced]\nepochs = 1\n", "")
-    timed = 'kind = "runtime"\n' + timed.replace('selection = "last"\n', "")
+    timed = 'sort = "inference"\n' + timed.replace('selection = "last"\n', "")
     (tmp_path / "timed.toml").write_text(timed)
     several = [experiment, *(config.load(tmp_path / f"{name}.toml") for name in ("timed", "other"))]
     runs = seed_by_seed([run for each in several for run in plan(each, ["GIN"])])
@@ -92,7 +96,7 @@ def test_several_experiments_go_seed_by_seed_and_a_timed_one_stays_together(
 def test_record_tells_what_was_run(experiment: config.Experiment, settings: Settings) -> None:
     (run,) = plan(experiment, ["SIR-GCN"], seeds=[1])
     assert execute(run, settings) == DONE
-    (record,) = records.read(settings.file(experiment))
+    (record,) = read_whole(settings.file(experiment))
     assert records.key_of(record) == run.key
     assert record["config"]["train"]["epochs"] == record["epochs"] == len(record["history"]) == 3
     assert record["data"]["version"] == "generated, seed 1"
@@ -111,7 +115,7 @@ def test_same_run_twice_gives_the_same_record(
     other = Settings(tmp_path / "again", tmp_path / "runs2", threads=1)
     execute(run, settings)
     execute(run, other)
-    first, second = (records.read(place.file(experiment))[0] for place in (settings, other))
+    first, second = (read_whole(place.file(experiment))[0] for place in (settings, other))
     assert without_time(first) == without_time(second)
 
 
@@ -130,14 +134,14 @@ def test_model_is_trained_on_the_device_that_was_asked_for(experiment: config.Ex
     (run,) = plan(experiment, ["SIR-GCN"], seeds=[0])
     # torch's device without data: the first number that is read off it stops the training.
     assert execute(run, replace(settings, device="meta")) == FAILED
-    (record,) = records.read(settings.file(experiment))
+    (record,) = read_whole(settings.file(experiment))
     assert "meta" in record["error"]
 
 
 def test_reduced_run_is_recorded_as_one(experiment: config.Experiment, settings: Settings) -> None:
     (run,) = plan(experiment, ["SIR-GCN"], seeds=[0], reduced=True)
     execute(run, settings)
-    (record,) = records.read(settings.file(experiment))
+    (record,) = read_whole(settings.file(experiment))
     assert (record["reduced"], record["reduced_why"], record["epochs"]) == (True, "epochs = 1", 1)
     assert unfinished(plan(experiment, ["SIR-GCN"], seeds=[0]), settings)
 
@@ -152,10 +156,10 @@ def test_failing_run_is_recorded_and_does_not_stop_the_others(
         plan(broken, ["GIN", "SIR-GCN"], seeds=[0]),
         settings,
         jobs=2,
-        reports=[lambda run, event, detail: events.append((run.model, event))],
+        listeners=[lambda run, event, detail: events.append((run.model, event))],
     )
     assert {run.model: status for run, status in outcome.items()} == {"GIN": FAILED, "SIR-GCN": DONE}
-    failed = next(r for r in records.read(settings.file(broken)) if r["model"] == "GIN")
+    failed = next(r for r in read_whole(settings.file(broken)) if r["model"] == "GIN")
     assert failed["status"] == FAILED
     assert "Traceback" in failed["traceback"]
     assert ("SIR-GCN", "done") in events
@@ -174,7 +178,7 @@ def test_run_that_is_past_the_deadline_is_saved_and_taken_up_again(
     assert execute(run, settings) == DONE
     whole = Settings(tmp_path / "whole", tmp_path / "runs2", threads=1)
     execute(run, whole)
-    found, expected = (records.read(place.file(experiment))[0] for place in (settings, whole))
+    found, expected = (read_whole(place.file(experiment))[0] for place in (settings, whole))
     assert without_time(found) == without_time(expected)
 
 
@@ -183,14 +187,14 @@ import sys
 from pathlib import Path
 from sirgcn.engine import experiment
 from sirgcn.engine.pool import run_all
-from sirgcn.engine.run import Settings, plan
+from sirgcn.engine.plan import Settings, plan
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     found = experiment.load(folder / "small.toml", ["train.epochs=100000"])
     settings = Settings(folder / "results", folder / "runs", threads=1)
     tell = lambda run, event, detail: print(event, flush=True)
     print("ready", flush=True)
-    print(list(run_all(plan(found, ["SIR-GCN"], seeds=[0]), settings, reports=[tell]).values()), flush=True)
+    print(list(run_all(plan(found, ["SIR-GCN"], seeds=[0]), settings, listeners=[tell]).values()), flush=True)
 """
 
 
@@ -204,7 +208,7 @@ def test_runs_keep_freed_memory_unless_the_user_sets_the_allocator(
     variables = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")} | users
     run = subprocess.run([sys.executable, script, tmp_path], env=variables, capture_output=True, text=True, check=True)
     assert all((name in users) == (f"'{name}'" in run.stdout) for name in (*ALLOCATOR, "MALLOC_ARENA_MAX"))
-    (record,) = records.read(next((tmp_path / "results").glob("*.jsonl")))
+    (record,) = read_whole(next((tmp_path / "results").glob("*.jsonl")))
     found = record["environment"]["variables"].items()
     assert {name: value for name, value in found if name.startswith("MALLOC_")} == (users or ALLOCATOR)
 
@@ -280,8 +284,8 @@ def test_process_that_is_killed_is_recorded_as_failed(experiment: config.Experim
             killed.append(child.pid or 0)
             child.kill()
 
-    assert run_all([run], settings, reports=[kill]) == {run: FAILED}
-    (record,) = records.read(settings.file(run.experiment))
+    assert run_all([run], settings, listeners=[kill]) == {run: FAILED}
+    (record,) = read_whole(settings.file(run.experiment))
     assert record["error"] == "the process ended with signal 9"
 
 
@@ -296,7 +300,7 @@ def test_checkpoint_of_other_settings_is_not_taken_up(
     with pytest.warns(UserWarning, match="of other settings or data; it is not used"):
         assert execute(other, settings) == DONE
     assert execute(other, whole) == DONE
-    found, expected = (records.read(place.file(experiment))[0] for place in (settings, whole))
+    found, expected = (read_whole(place.file(experiment))[0] for place in (settings, whole))
     assert found["weights_sha256"] == expected["weights_sha256"]
 
 
@@ -337,7 +341,7 @@ def test_process_that_is_killed_behind_its_record_is_done(
     worker = pool._Worker([run], settings)
     worker.process.kill()
     assert list(worker.finish(settings, is_stopping=False)) == [(run, DONE, {})]
-    (record,) = records.read(settings.file(experiment))
+    (record,) = read_whole(settings.file(experiment))
     assert record["status"] == DONE
 
 
@@ -375,6 +379,6 @@ def test_ones_own_tables_are_trained_on(tmp_path: Path, target: str, level: str)
     (run,) = plan(config.load(tmp_path / "own.toml"), seeds=[0])
     settings = Settings(tmp_path / "results", tmp_path / "runs", threads=1)
     assert execute(run, settings) == DONE
-    (record,) = records.read(settings.file(run.experiment))
+    (record,) = read_whole(settings.file(run.experiment))
     assert record["metric"] == "accuracy"
     assert 0 <= record["metrics"]["test"] <= 1

@@ -14,33 +14,28 @@ from typer.testing import CliRunner
 
 from sirgcn.cli import app
 from sirgcn.engine import experiment as config
-from sirgcn.engine import records, runtime
+from sirgcn.engine import runtime
+from sirgcn.engine.estimate import expected_seconds
+from sirgcn.engine.finished import unfinished
 from sirgcn.engine.loop import Trainer
+from sirgcn.engine.plan import Settings, plan
 from sirgcn.engine.pool import run_all
-from sirgcn.engine.run import (
-    DONE,
-    FAILED,
-    PAUSED,
-    Settings,
-    execute_together,
-    expected_costs,
-    plan,
-    unfinished,
-)
+from sirgcn.engine.records import DONE, FAILED
+from sirgcn.engine.run import PAUSED, execute_together
 from sirgcn.engine.runtime import slope
 from sirgcn.engine.timing import interleave
-from sirgcn.report.cells import compare
+from sirgcn.report import compare
 from sirgcn.report.claims import exponents, load_claims
 from sirgcn.report.runs import read_runs
 from sirgcn.strict import ConfigError
-from tests.engine.standins import stand_in
+from tests.engine.standins import read_whole, stand_in
 from tests.report import fake
 
-TIMED = [name for name in config.names() if config.load(name).kind in ("runtime", "complexity")]
-STEPS = [name for name in config.names() if config.load(name).kind == "step"]
+TIMED = [name for name in config.names() if config.load(name).sort in ("inference", "growth")]
+STEPS = [name for name in config.names() if config.load(name).sort == "step"]
 
 RUNTIME = """
-kind = "runtime"
+sort = "inference"
 variant = "published"
 data = "dictionary_lookup"
 preset = "dictionary_lookup"
@@ -64,7 +59,7 @@ title = "GIN"
 conv = "gin"
 """
 GROWTH = """
-kind = "complexity"
+sort = "growth"
 data = "random"
 seeds = 1
 columns = [{ title = "Complexity" }]
@@ -102,9 +97,9 @@ def test_experiment_of_the_package_times_every_model(name: str, settings: Settin
     experiment = tiny(name)
     for column in experiment.columns:
         runs = plan(experiment, columns=[column.title])
-        for group in [runs] if experiment.kind == "runtime" else [[run] for run in runs]:
+        for group in [runs] if experiment.sort == "inference" else [[run] for run in runs]:
             assert execute_together(group, settings, lambda run, event, detail: None) == DONE
-    found = records.read(settings.file(experiment))
+    found = read_whole(settings.file(experiment))
     assert len(found) == len(plan(experiment)) == 6 * len(experiment.columns)
     assert not unfinished(plan(experiment), settings)
     for record in found:
@@ -118,13 +113,15 @@ def test_every_timed_table_of_the_paper_has_its_experiment() -> None:
     for name in TIMED:
         experiment = config.load(name)
         (table,) = (table for table in load_claims() if table.number == experiment.table)
-        assert table.kind == experiment.kind
+        assert table.kind == {"inference": "runtime", "growth": "complexity"}[experiment.sort]
         assert {column.title for column in experiment.columns} == {column.name for column in table.columns}
         assert {row.title for row in experiment.models} == {row.model for row in table.rows}
 
 
 def test_axes_of_table_8_are_those_that_its_formulas_have_powers_of() -> None:
-    titles = {axis.title for axis in config.load("complexity").axes}
+    experiment = config.load("complexity")
+    assert isinstance(experiment, config.GrowthExperiment)
+    titles = {axis.title for axis in experiment.axes}
     assert all(exponents(row.cells[0]).keys() == titles for row in load_claims()[7].rows)
 
 
@@ -152,7 +149,7 @@ def test_models_of_a_column_are_timed_in_turn_on_the_test_part(
     assert turns == [name for first in range(4) for name in (names * 2)[first : first + 4]]
     # Two passes to warm up and four that count, over four graphs in batches of three, of three models.
     assert seen == [3, 1] * 6 * 3
-    found = {record["model"]: record for record in records.read(settings.file(experiment))}
+    found = {record["model"]: record for record in read_whole(settings.file(experiment))}
     samples = {model: record["samples"] for model, record in found.items()}
     assert samples["GCN"]["reference"] == samples["SIR-GCN"]["forward"] == samples["SIR-GCN"]["reference"]
     assert samples["GCN"]["batches"] == samples["GIN"]["batches"]
@@ -162,7 +159,7 @@ def test_models_of_a_column_are_timed_in_turn_on_the_test_part(
 
 STEP = """
 like = "timed.toml"
-kind = "step"
+sort = "step"
 seeds = 1
 [timing]
 repeats = 4
@@ -207,15 +204,19 @@ def test_time_of_a_step_is_that_of_a_pass_over_the_number_of_batches(
     load(tmp_path)
     (tmp_path / "steps.toml").write_text(STEP)
     experiment = config.load(tmp_path / "steps.toml")
+    assert isinstance(experiment, config.TimingExperiment)
     task = stand_in("dictionary_lookup", {"n": 3})
-    found = runtime.time_passes(experiment, experiment.columns[0], experiment.models, task, 0, experiment.timing)
+    found = runtime.time_passes(
+        experiment, experiment.columns[0], experiment.models, task, runtime.Stopwatch(experiment.timing)
+    )
     # Eight training graphs in batches of three.
     assert {tuple(fields["samples"]["forward"]) for fields in found} == {(4.0, 8.0)}
 
 
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_of_every_model_of_an_experiment_are_timed(name: str) -> None:
-    experiment, base = config.load(name), config.load(name.removesuffix("_step"))
+    experiment, base = config.load(name), config.load_training(name.removesuffix("_step"))
+    assert isinstance(experiment, config.TimingExperiment)
     assert (experiment.train, experiment.data, experiment.table) == (base.train, base.data, None)
     # CPGNN begins with its prior alone, of which a step would say little.
     past = {row.title: {"pretraining": 0} for row in base.models if row.network == "cpgnn"}
@@ -224,7 +225,7 @@ def test_steps_of_every_model_of_an_experiment_are_timed(name: str) -> None:
     column = experiment.columns[0]
     timing = replace(experiment.timing, repeats=1, least=1)
     task = stand_in(experiment.data, column.options)
-    found = runtime.time_passes(experiment, column, experiment.models, task, 0, timing)
+    found = runtime.time_passes(experiment, column, experiment.models, task, runtime.Stopwatch(timing))
     assert len(found) == len(base.models)
     assert all(fields["metrics"]["test"] > 0 for fields in found)
 
@@ -253,7 +254,7 @@ def test_steps_of_the_package_s_experiments_are_one_table() -> None:
 def test_one_model_alone_is_timed_beside_the_reference(tmp_path: Path, settings: Settings) -> None:
     experiment = load(tmp_path)
     assert execute_together(plan(experiment, ["GIN"], ["n=10"]), settings, lambda *_: None) == DONE
-    (record,) = records.read(settings.file(experiment))
+    (record,) = read_whole(settings.file(experiment))
     assert record["model"] == "GIN"
     assert record["samples"]["reference"] != record["samples"]["forward"]
     (run,) = read_runs(settings.results)
@@ -274,18 +275,19 @@ def test_interrupted_table_keeps_its_finished_columns_and_goes_on(
     left = unfinished(plan(experiment), settings)
     assert set(run_all(left, late).values()) == {PAUSED}
     events: list[tuple[str, str]] = []
-    outcome = run_all(left, settings, reports=[lambda run, event, detail: events.append((run.model, event))])
+    outcome = run_all(left, settings, listeners=[lambda run, event, detail: events.append((run.model, event))])
     assert outcome == dict.fromkeys(left, DONE)
     assert sorted(events) == sorted((run.model, event) for run in left for event in ("start", "done"))
     assert not unfinished(plan(experiment), settings)
-    seconds = [cost and cost.seconds for cost in expected_costs(plan(experiment), settings)]
-    assert seconds == [record["seconds"] for record in records.read(settings.file(experiment))]
+    assert expected_seconds(plan(experiment), settings) == [
+        record["seconds"] for record in read_whole(settings.file(experiment))
+    ]
 
 
 def test_failure_is_recorded_for_every_model_of_the_column(tmp_path: Path, settings: Settings) -> None:
     experiment = load(tmp_path, RUNTIME.replace('conv = "gin"', 'conv = "gin"\noptions = { norm = "none" }'))
     assert execute_together(plan(experiment, columns=["n=10"]), settings, lambda *_: None) == FAILED
-    found = records.read(settings.file(experiment))
+    found = read_whole(settings.file(experiment))
     assert [record["status"] for record in found] == [FAILED] * 3
     assert "norm: expected" in found[0]["error"]
 
@@ -298,7 +300,7 @@ def test_timed_runs_are_not_made_two_at_a_time(tmp_path: Path, settings: Setting
 def test_reduced_timing_is_recorded_as_one(tmp_path: Path, settings: Settings) -> None:
     experiment = load(tmp_path)
     assert execute_together(plan(experiment, columns=["n=10"], reduced=True), settings, lambda *_: None) == DONE
-    found = records.read(settings.file(experiment))
+    found = read_whole(settings.file(experiment))
     assert {(record["reduced"], record["repeats"]) for record in found} == {(True, 2)}
     assert len(unfinished(plan(experiment, columns=["n=10"]), settings)) == 3
 
@@ -366,7 +368,8 @@ def test_growth_is_fitted_to_the_median_times(monkeypatch: pytest.MonkeyPatch, t
 
     monkeypatch.setattr(runtime, "_interleaved", known)
     experiment = load(tmp_path, GROWTH)
-    found = runtime.time_growth(experiment, experiment.models[0], 0, experiment.timing)
+    assert isinstance(experiment, config.GrowthExperiment)
+    found = runtime.time_growth(experiment, experiment.models[0], runtime.Stopwatch(experiment.timing))
     assert found["samples"]["|V|"]["seconds"] == [4.0, 8.0, 16.0]
     assert found["metrics"]["|V|"] == pytest.approx(1.0)
 
@@ -374,20 +377,20 @@ def test_growth_is_fitted_to_the_median_times(monkeypatch: pytest.MonkeyPatch, t
 @pytest.mark.parametrize(
     ("text", "change", "error"),
     [
-        (RUNTIME, ("[timing]", "[train]"), r"timed.toml: train: an experiment of the kind runtime has none"),
+        (RUNTIME, ("[timing]", "[train]"), r"timed.toml: train: an experiment of the sort inference has none"),
         (RUNTIME, ("[timing]\nrepeats = 4\nbatch_size = 3\n", ""), r"timed.toml: timing is not set"),
-        (RUNTIME, ('kind = "runtime"', ""), r"timed.toml: train is not set"),
+        (RUNTIME, ('sort = "inference"', ""), r"timed.toml: train is not set"),
         (RUNTIME, ('conv = "gin"', 'conv = "gin"\nreduced = { epochs = 2 }'), r"GIN: train, reduced: expected none"),
-        (RUNTIME, ('kind = "runtime"', 'kind = "run"'), r"kind: expected one of training, runtime, step, complexity"),
-        (RUNTIME, ('kind = "runtime"', 'kind = "step"'), r"timed.toml: train is not set"),
+        (RUNTIME, ('sort = "inference"', 'sort = "run"'), r"sort: expected one of training, inference, step, growth"),
+        (RUNTIME, ('sort = "inference"', 'sort = "step"'), r"timed.toml: train is not set"),
         (RUNTIME, ("repeats = 4", "repeats = 0"), r"timing: repeats: expected at least 1, got 0"),
         (RUNTIME, ("repeats = 4", 'clock = "cpu"\nthreads = 2'), r'clock: expected "wall" for 2 threads'),
         (RUNTIME, ("repeats = 4", 'reference = "MLP"'), r"model: expected one of GCN, SIR-GCN, GIN, got 'MLP'"),
-        (RUNTIME, ('data = "dictionary_lookup"', 'data = "random"'), r'data: expected "random" for a complexity'),
+        (RUNTIME, ('data = "dictionary_lookup"', 'data = "random"'), r'data: expected "random" for the sort growth'),
         (GROWTH, ("nodes = [2, 4, 8]", "nodes = [2, 4]"), r"\|V\|: expected one of nodes, edges, width with three"),
         (GROWTH, ("edges = [4]", "edges = [4, 5]"), r"\|V\|: expected one of nodes, edges, width with three sizes"),
         (GROWTH, ("edges = [4]", "edges = [0]"), r"\|V\|: expected one of nodes, edges, width with three sizes"),
-        (GROWTH, ('kind = "complexity"', 'kind = "runtime"'), r"axes: an experiment of the kind runtime has none"),
+        (GROWTH, ('sort = "growth"', 'sort = "inference"'), r"axes: an experiment of the sort inference has none"),
     ],
 )
 def test_wrong_setting_of_a_timing_is_refused(tmp_path: Path, text: str, change: tuple[str, str], error: str) -> None:
@@ -398,9 +401,9 @@ def test_wrong_setting_of_a_timing_is_refused(tmp_path: Path, text: str, change:
 
 def test_cells_of_what_was_timed_are_the_means_and_the_ratios_of_its_samples(tmp_path: Path) -> None:
     settings = Settings(tmp_path / "results", tmp_path / "runs", threads=1)
-    experiment = load(tmp_path, RUNTIME.replace('kind = "runtime"', 'kind = "runtime"\ntable = 6'))
+    experiment = load(tmp_path, RUNTIME.replace('sort = "inference"', 'sort = "inference"\ntable = 6'))
     execute_together(plan(experiment, columns=["n=10"]), settings, lambda *_: None)
-    samples = {record["model"]: record["samples"] for record in records.read(settings.file(experiment))}
+    samples = {record["model"]: record["samples"] for record in read_whole(settings.file(experiment))}
     comparison = compare(read_runs(settings.results))[5]
     cell = next(cell for cell in comparison.cells if (cell.model, cell.column.name) == ("GIN", "n=10"))
     forward, reference = (np.array(samples["GIN"][what]) for what in ("forward", "reference"))
@@ -412,7 +415,7 @@ def test_cells_of_what_was_timed_are_the_means_and_the_ratios_of_its_samples(tmp
 def test_command_line_times_a_column_as_json_and_refuses_other_threads(tmp_path: Path) -> None:
     load(tmp_path)
     places = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "runs")]
-    command = ["train", str(tmp_path / "timed.toml"), "--columns", "n=20", "--json", *places]
+    command = ["reproduce", str(tmp_path / "timed.toml"), "--columns", "n=20", "--json", *places]
     outcome = CliRunner().invoke(app, command, catch_exceptions=False)
     assert outcome.exit_code == 0
     found = json.loads(outcome.stdout)

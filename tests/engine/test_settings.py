@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 
 from sirgcn.engine import experiment as config
-from sirgcn.engine.experiment import AxisConfig, ColumnConfig, Experiment, ModelConfig, TimingConfig, TrainConfig
-from sirgcn.engine.run import Run, Settings, plan
+from sirgcn.engine.experiment import (
+    AxisConfig,
+    ColumnConfig,
+    ModelConfig,
+    TimingConfig,
+    TrainConfig,
+    TrainingExperiment,
+)
+from sirgcn.engine.plan import Run, Settings, plan
 from sirgcn.engine.timing import Effort
 from sirgcn.strict import ConfigError
 
@@ -25,9 +32,9 @@ title = "SIR-GCN"
 """
 
 
-def experiment(**changes: Any) -> Experiment:
+def experiment(**changes: Any) -> TrainingExperiment:
     rows = {"models": (ModelConfig("SIR-GCN"),), "columns": (ColumnConfig("c"),)}
-    return Experiment(**{"name": "x", "data": "d", **rows, **changes})
+    return TrainingExperiment(**{"name": "x", "data": "d", **rows, **changes})
 
 
 @pytest.mark.parametrize(
@@ -56,7 +63,7 @@ def experiment(**changes: Any) -> Experiment:
         (experiment, {"seeds": 0}, "seeds: expected at least 1, got 0"),
         (experiment, {"splits": 0}, "splits: expected at least 1, got 0"),
         (experiment, {"scale": math.nan}, "scale: expected a finite number, got nan"),
-        (experiment, {"kind": "train"}, "kind: expected one of training, runtime, step, complexity, got 'train'"),
+        (experiment, {"sort": "train"}, "sort: expected one of training, got 'train'"),
         (experiment, {"variant": "paper"}, "variant: expected one of corrected, published, got 'paper'"),
         (Settings, {"threads": 0}, "threads: expected at least 1, got 0"),
         (Settings, {"every": -1.0}, "every: expected at least 0, got -1.0"),

@@ -14,8 +14,11 @@ from sirgcn.engine import experiment as config
 from sirgcn.engine import records
 from sirgcn.engine.checkpoint import Checkpoints
 from sirgcn.engine.experiment import TrainConfig
+from sirgcn.engine.finished import unfinished, why_unfinished
 from sirgcn.engine.loop import Interrupted, Trainer
-from sirgcn.engine.run import DONE, FAILED, PAUSED, UNRECORDED, Run, Settings, execute, plan, unfinished, why_unfinished
+from sirgcn.engine.plan import Run, Settings, plan
+from sirgcn.engine.records import DONE, FAILED
+from sirgcn.engine.run import PAUSED, UNRECORDED, execute
 from sirgcn.nn import SIRNet
 from sirgcn.report.runs import of_other_data, read_runs
 from tests.engine.killed import task
@@ -118,7 +121,7 @@ def test_looking_at_the_data_writes_nothing(own: Own) -> None:
 def typed(own: Own, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The command that trains, as it is typed."""
     places = ["--results", own.settings.results, "--work", own.settings.work, "--threads", "1"]
-    command = [sys.executable, "-m", "sirgcn.cli", "train", own.folder / "own.toml", *places, *arguments]
+    command = [sys.executable, "-m", "sirgcn.cli", "reproduce", own.folder / "own.toml", *places, *arguments]
     return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
 
 
@@ -135,7 +138,7 @@ def test_command_on_a_table_that_changed_shows_no_old_score(own: Own) -> None:
     found = typed(own, "-s", "0")
     assert found.returncode == 0
     assert "1 run, 0 finished before; 1 to go" in found.stdout
-    assert "1 run finished before, and to be made anew: the data have changed" in found.stderr
+    assert "1 run of these finished before and will be made again: the data have changed" in found.stderr
     assert "1 record of another version of the data is left out." in " ".join(found.stdout.split())
     told = {record["seed"]: record.get("outdated") for record in json.loads(typed(own, "-s", "0", "--json").stdout)}
     assert told == {0: None, 1: "of another version of the data than the newest run"}
@@ -176,7 +179,7 @@ def trainer(
 ) -> Trainer:
     """Of a few steps, after which it stops."""
     torch.manual_seed(weights)
-    model = SIRNet(3, width, 1, num_layers=1, encoder="embedding", pool="sum", dropout=dropout)
+    model = SIRNet.of(3, width, 1, num_layers=1, encoder="embedding", pool="sum", dropout=dropout)
     train = TrainConfig(**{"epochs": 2, "batch_size": 8, "selection": "last", **settings})
     return Trainer(model, task(), train, seed=seed, checkpoints=Checkpoints(folder), should_stop=lambda: True)
 
@@ -232,7 +235,7 @@ def test_another_number_of_threads_is_told_and_recorded(own: Own) -> None:
     threads = torch.get_num_threads()
     try:
         assert execute(run, one, asked=lambda: True) == PAUSED
-        with pytest.warns(UserWarning, match="goes on with 2 threads, its checkpoint is of 1 thread"):
+        with pytest.warns(UserWarning, match="continues with 2 threads, and its checkpoint was written with 1 thread"):
             assert execute(run, two) == DONE
         assert own.record()["threads"] == [1, 2]
         # As many as before are not worth a word: a warning would be an error here.

@@ -213,7 +213,7 @@ def test_categories_are_a_sum_of_embeddings(vocabularies: tuple[int, ...]) -> No
 def test_atoms_and_bonds_are_drawn_as_by_ogb_and_other_categories_as_by_torch() -> None:
     """The authors took OGB's AtomEncoder for ogbg-molhiv and plain embeddings for DictionaryLookup's two columns."""
     torch.manual_seed(0)
-    molhiv, lookup = preset("ogbg-molhiv"), SIRNet(**dictionary_lookup_preset(50))
+    molhiv, lookup = preset("ogbg-molhiv"), SIRNet(dictionary_lookup_preset(50))
     assert isinstance(molhiv.encoder, CategoricalEncoder)
     assert isinstance(lookup.encoder, CategoricalEncoder)
     for _ in range(2):

@@ -18,7 +18,7 @@ from sirgcn.data import hetero_edge_count
 from sirgcn.nn import AGGREGATORS
 from sirgcn.nn.dropout import dropout
 from sirgcn.ops import ACTIVATIONS
-from tests.laws import RICH, SIGMAS, Graph, Inputs, aggregate_by_loop, assert_same, graphs, value_and_gradients
+from sirgcn.testing import RICH, SIGMAS, Graph, Inputs, aggregate_by_loop, assert_same, graphs, value_and_gradients
 
 EdgeAttr = Tensor | tuple[Tensor, Tensor] | None
 

@@ -142,7 +142,7 @@ def test_values_of_a_sparse_adjacency_are_edge_weights_or_edge_features(fused: b
         close(conv(x, adj_t), conv(x, EDGE_INDEX, value.unsqueeze(-1)))
     model = SIRGCN(8, 16, 2, 3)
     close(model(x, adj_t), model(x, EDGE_INDEX, edge_weight=value))
-    net = SIRNet(8, 16, 3, 2, norm=None)
+    net = SIRNet.of(8, 16, 3, 2, norm=None)
     close(net(x, adj_t), net(x, EDGE_INDEX, edge_weight=value))
 
 
@@ -361,8 +361,8 @@ def explained_models(aggr: str = "sum") -> dict[str, nn.Module]:
         "SIRConv": SIRConv(8, 3, aggr=aggr, activation="gelu"),
         "SIRConv with a network": SIRConv(8, 3, aggr=aggr, message_network=nn.Sequential(nn.Linear(16, 3), nn.Tanh())),
         "SIRGCN": SIRGCN(8, 16, 2, 3, aggr=aggr, activation="gelu"),
-        "SIRNet": SIRNet(8, 16, 3, 2, aggr=aggr, activation="gelu", act="gelu").eval(),
-        "SIRNet pre_norm": SIRNet(8, 16, 3, 2, encoder="linear", block="pre_norm", aggr=aggr, norm="layer"),
+        "SIRNet": SIRNet.of(8, 16, 3, 2, aggr=aggr, activation="gelu", act="gelu").eval(),
+        "SIRNet pre_norm": SIRNet.of(8, 16, 3, 2, encoder="linear", block="pre_norm", aggr=aggr, norm="layer"),
     }
 
 
@@ -488,7 +488,7 @@ def test_hooks_on_message_propagate_and_aggregate_fire_and_act() -> None:
     handle.remove()
 
 
-@pytest.mark.parametrize("model", [SIRGCN(8, 16, 2, 3), SIRNet(8, 16, 3, 2)], ids=["SIRGCN", "SIRNet"])
+@pytest.mark.parametrize("model", [SIRGCN(8, 16, 2, 3), SIRNet.of(8, 16, 3, 2)], ids=["SIRGCN", "SIRNet"])
 def test_hooks_of_layers_inside_models_fire(model: nn.Module) -> None:
     shapes: list[tuple[int, ...]] = []
     convs = [module for module in model.modules() if isinstance(module, SIRConv)]
@@ -543,8 +543,8 @@ def test_compiled_layer_has_no_graph_break_and_equals_eager(aggr: str, sigma: st
     ("model", "graph_task"),
     [
         (SIRGCN(8, 16, 2, 3, aggr="sym", jk="cat"), False),
-        (SIRNet(8, 16, 3, 2, aggr="max"), False),
-        (SIRNet(8, 16, 3, 2, pool="sum", norm="layer", virtual_node=True, encoder="linear"), True),
+        (SIRNet.of(8, 16, 3, 2, aggr="max"), False),
+        (SIRNet.of(8, 16, 3, 2, pool="sum", norm="layer", virtual_node=True, encoder="linear"), True),
     ],
     ids=["SIRGCN", "SIRNet", "SIRNet of graphs"],
 )
@@ -601,7 +601,7 @@ def test_exported_layer_runs_on_graphs_of_any_size_without_a_custom_op(aggr: str
     close(program.module()(x, edge_index, edge_attr), conv(x, edge_index, edge_attr))
 
 
-@pytest.mark.parametrize("model", [SIRGCN(8, 16, 2, 3, aggr="sym"), SIRNet(8, 16, 3, 2, aggr="max")], ids=type)
+@pytest.mark.parametrize("model", [SIRGCN(8, 16, 2, 3, aggr="sym"), SIRNet.of(8, 16, 3, 2, aggr="max")], ids=type)
 def test_exported_node_model_runs_on_graphs_of_any_size(model: nn.Module) -> None:
     model.eval()
     shapes = {"x": {0: NODE_DIM}, "edge_index": {1: EDGE_DIM}}
@@ -613,7 +613,7 @@ def test_exported_node_model_runs_on_graphs_of_any_size(model: nn.Module) -> Non
 
 @pytest.mark.parametrize("options", [{}, {"virtual_node": True, "encoder": "linear"}], ids=["plain", "virtual node"])
 def test_exported_graph_model_runs_on_batches_of_any_size(options: dict[str, Any]) -> None:
-    model = SIRNet(8, 16, 3, 2, aggr="sym", pool="mean", **options).eval()
+    model = SIRNet.of(8, 16, 3, 2, aggr="sym", pool="mean", **options).eval()
     batch = torch.tensor([0, 0, 0, 0, 1, 1, 1])
     program = torch.export.export(
         model,
@@ -655,7 +655,7 @@ def test_autocast_runs_forward_and_backward_near_full_precision(aggr: str, sigma
 
 def test_autocast_takes_edge_weights_and_whole_models() -> None:
     x, weight = torch.randn(NODES, 8), torch.rand(EDGES)
-    for model in (SIRConv(8, 3), SIRConv(8, 3, fused=False), SIRGCN(8, 16, 2, 3), SIRNet(8, 16, 3, 2, aggr="mean")):
+    for model in (SIRConv(8, 3), SIRConv(8, 3, fused=False), SIRGCN(8, 16, 2, 3), SIRNet.of(8, 16, 3, 2, aggr="mean")):
         with torch.autocast("cpu", torch.bfloat16):
             out = model(x, EDGE_INDEX, edge_weight=weight)
         out.float().sum().backward()

@@ -1,4 +1,4 @@
-"""`SIRConv` on `Repeated` rows: a network's messages once per pair of kinds."""
+"""`SIRConv` on `Rows` that nodes share: a network's messages once per pair of kinds."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from sirgcn import SIRConv
-from sirgcn.nn import Repeated
+from sirgcn.nn import Rows
 from sirgcn.ops.sharing import KindPairs
 
 DOUBLE = torch.float64
@@ -28,11 +28,11 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[KindPairs | None]:
     return found
 
 
-def rows(dtype: torch.dtype = DOUBLE) -> tuple[Repeated, Tensor]:
+def rows(dtype: torch.dtype = DOUBLE) -> tuple[Rows, Tensor]:
     generator = torch.Generator().manual_seed(0)
     table = torch.randn(KINDS, WIDTH, generator=generator).to(dtype).requires_grad_()
     kind = torch.randint(KINDS, (NODES,), generator=generator)
-    return Repeated(table, kind), torch.randint(NODES, (2, EDGES), generator=generator)
+    return Rows(table, kind), torch.randint(NODES, (2, EDGES), generator=generator)
 
 
 def sigma(*more: nn.Module) -> nn.Module:
@@ -55,7 +55,7 @@ def test_values_and_gradients_are_those_of_plain_rows(options: dict[str, Any], t
     x, edge_index = rows()
     conv = SIRConv(WIDTH, 3, **({"activation": sigma()} | options)).to(DOUBLE)
     inputs = [x.table, *conv.parameters()]
-    outs = [conv(x, edge_index), conv(x.table[x.kind], edge_index)]
+    outs = [conv(x, edge_index), conv(x.expand(), edge_index)]
     assert len(taken) == 1
     assert taken[0] is not None
     found, expected = ([out, *torch.autograd.grad(out.square().sum(), inputs)] for out in outs)
@@ -64,12 +64,12 @@ def test_values_and_gradients_are_those_of_plain_rows(options: dict[str, Any], t
 
 def test_two_sets_of_nodes(taken: list[KindPairs | None]) -> None:
     x, edge_index = rows()
-    target = Repeated(torch.randn(2, 4, dtype=DOUBLE), torch.tensor([0, 1, 1]))
+    target = Rows(torch.randn(2, 4, dtype=DOUBLE), torch.tensor([0, 1, 1]))
     edge_index[1] %= 3
     conv = SIRConv((WIDTH, 4), 3, activation=sigma()).to(DOUBLE)
     found = conv((x, target), edge_index)
     assert taken[0] is not None
-    torch.testing.assert_close(found, conv((x.table[x.kind], target.table[target.kind]), edge_index))
+    torch.testing.assert_close(found, conv((x.expand(), target.expand()), edge_index))
 
 
 def test_repeats_bit_for_bit(taken: list[KindPairs | None]) -> None:

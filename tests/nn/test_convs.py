@@ -21,6 +21,7 @@ from sirgcn.data import dictionary_lookup, hetero_edge_count
 from sirgcn.nn import (
     CONVS,
     PRESETS,
+    build_net,
     dictionary_lookup_preset,
     hetero_edge_count_preset,
     make_conv,
@@ -28,7 +29,7 @@ from sirgcn.nn import (
 )
 from sirgcn.nn.baselines import SAGE, GATv2
 from sirgcn.ops.rows import Rows
-from tests.laws import EDGE_CASES, RICH, Graph, assert_repeats, assert_same, graphs, scale, value_and_gradients
+from sirgcn.testing import EDGE_CASES, RICH, Graph, assert_repeats, assert_same, graphs, scale, value_and_gradients
 
 WIDTH = 8
 SYNTHETIC = ("sir", "gcn", "sage_pool", "gatv2", "gin", "pna")
@@ -490,7 +491,7 @@ def learns(model: nn.Module, *args: Any, **kwargs: Any) -> Tensor:
 @pytest.mark.parametrize("block", ["residual", "skip", "pre_norm", "transformer"])
 @pytest.mark.parametrize("name", CONVS)
 def test_every_convolution_learns_in_every_block(name: str, block: str) -> None:
-    model = SIRNet(5, 16, 3, 2, encoder="linear", conv=name, block=block, dropout=0.1, conv_dropout=0.1)
+    model = SIRNet.of(5, 16, 3, 2, encoder="linear", conv=name, block=block, dropout=0.1, conv_dropout=0.1)
     assert learns(model, torch.randn(7, 5), RICH.edge_index).shape == (7, 3)
 
 
@@ -499,7 +500,7 @@ def test_a_batch_gives_what_its_graphs_give_one_at_a_time(name: str) -> None:
     # The last graph is empty and so is the neighbourhood of most nodes before it.
     sizes = ((4, 6), (1, 0), (5, 9), (3, 1), (2, 0))
     drawn = [Data(x=torch.randn(n, 5), edge_index=torch.randint(0, n, (2, e))) for n, e in sizes]
-    model: Any = SIRNet(5, 16, 3, 2, encoder="linear", conv=name, pool="sum", norm="layer")
+    model: Any = SIRNet.of(5, 16, 3, 2, encoder="linear", conv=name, pool="sum", norm="layer")
     data = Batch.from_data_list(drawn)
     learns(model, data.x, data.edge_index, batch=data.batch)
     model.eval()
@@ -513,17 +514,17 @@ def test_a_batch_gives_what_its_graphs_give_one_at_a_time(name: str) -> None:
 def test_self_loops_are_added_once_where_they_lack() -> None:
     x, looped = torch.randn(7, 5), add_remaining_self_loops(RICH.edge_index, num_nodes=7)[0]
     for name in CONVS:
-        model: Any = SIRNet(5, 16, 3, 2, encoder="linear", conv=name, self_loops=True).eval()
+        model: Any = SIRNet.of(5, 16, 3, 2, encoder="linear", conv=name, self_loops=True).eval()
         torch.manual_seed(1)
         expected = copy.deepcopy(model)
         expected.self_loops = False
         torch.testing.assert_close(model(x, RICH.edge_index), expected(x, looped))
         torch.testing.assert_close(model(x, RICH.neighbors()), model(x, looped))
-        assert SIRNet(5, 16, 3, 2, encoder="linear", conv=name).self_loops == name.startswith("egc")
+        assert SIRNet.of(5, 16, 3, 2, encoder="linear", conv=name).self_loops == name.startswith("egc")
 
 
 def test_fagcn_s_own_network_is_a_configuration() -> None:
-    model: Any = SIRNet(
+    model: Any = SIRNet.of(
         5, 16, 3, 3, encoder="linear", encoder_act="relu", conv="fagcn", residual=False, norm=None, act=None
     )
     x = torch.randn(7, 5)
@@ -535,7 +536,7 @@ def test_fagcn_s_own_network_is_a_configuration() -> None:
 
 @pytest.mark.parametrize("name", CONVS)
 def test_the_mlp_alone_does_not_see_the_graph(name: str) -> None:
-    model: Any = SIRNet(5, 16, 3, 2, encoder="linear", conv=name, norm=None).eval()
+    model: Any = SIRNet.of(5, 16, 3, 2, encoder="linear", conv=name, norm=None).eval()
     x = torch.randn(7, 5)
     same = torch.equal(model(x, RICH.edge_index), model(x, RICH.edge_index.flip(0)))
     assert same == (name == "mlp")
@@ -546,13 +547,13 @@ def test_the_mlp_alone_does_not_see_the_graph(name: str) -> None:
 def test_every_preset_takes_every_convolution(experiment: str, name: str) -> None:
     heads = CONVS[name].heads
     arguments = PRESETS[experiment]
-    if name == "fagcn" and "encoder" not in arguments:
+    if name == "fagcn" and arguments.encoder.type == "none":
         with pytest.raises(ValueError, match=r"^in_channels: .* because fagcn keeps the width"):
             preset(experiment, conv=name)
         return
     with torch.device("meta"):
         model: Any = preset(experiment, conv=name, hidden_channels=8 * heads)
-    assert len(model.blocks) == arguments["num_layers"]
+    assert len(model.blocks) == arguments.block.layers
 
 
 # Tables 1 and 2
@@ -572,7 +573,7 @@ def sizes(name: str, h: int, mlp_layers: int) -> int:
 @pytest.mark.parametrize("name", SYNTHETIC[1:])
 def test_dictionary_lookup_preset_is_the_sheet_s(name: str) -> None:
     n, hidden = 5, 20
-    model: Any = SIRNet(**dictionary_lookup_preset(n, conv=name))
+    model: Any = build_net(dictionary_lookup_preset(n, conv=name))
     data = Batch.from_data_list(dictionary_lookup(n, num_graphs=3))
     out = learns(model, data.x, data.edge_index, batch=data.batch)
     assert out[data.query_mask].shape == (3 * n, n)
@@ -589,7 +590,7 @@ def test_dictionary_lookup_preset_is_the_sheet_s(name: str) -> None:
 @pytest.mark.parametrize("name", SYNTHETIC[1:])
 def test_hetero_edge_count_preset_is_the_sheet_s(name: str) -> None:
     c, hidden = 3, 30
-    model: Any = SIRNet(**hetero_edge_count_preset(c, conv=name))
+    model: Any = build_net(hetero_edge_count_preset(c, conv=name))
     data = Batch.from_data_list(hetero_edge_count(c, num_graphs=4, max_nodes=6))
     assert learns(model, data.x, data.edge_index, batch=data.batch).shape == (4, 1)
     assert sum(p.numel() for p in model.parameters()) == c * hidden + sizes(name, hidden, 1) + hidden
@@ -603,7 +604,7 @@ def test_hetero_edge_count_preset_is_the_sheet_s(name: str) -> None:
 
 def test_gcn_reads_the_keys_of_a_dictionary() -> None:
     # With the in-degree at both ends, as in PyG's GCN without self-loops, the keys would weigh nothing.
-    model: Any = SIRNet(**dictionary_lookup_preset(4, conv="gcn"))
+    model: Any = build_net(dictionary_lookup_preset(4, conv="gcn"))
     data = dictionary_lookup(4, num_graphs=2)
     first, second = (model(one.x, one.edge_index)[one.query_mask] for one in data)
     assert first.std(0).max() < 1e-5
@@ -621,7 +622,8 @@ def test_width_fills_the_budget(name: str) -> None:
     heads = CONVS[name].heads
 
     def build(width: int) -> nn.Module:
-        return preset("zinc", conv=name, hidden_channels=width, variant="published")
+        variant = {"variant": "published"} if name == "sir" else {}
+        return preset("zinc", conv=name, hidden_channels=width, **variant)
 
     def parameters(width: int) -> int:
         return sum(p.numel() for p in build(width).parameters())
@@ -632,7 +634,7 @@ def test_width_fills_the_budget(name: str) -> None:
     assert width % heads == 0
     assert parameters(width) <= 100_000 < parameters(width + heads)
     if name == "sir":
-        assert width == PRESETS["zinc"]["hidden_channels"]
+        assert width == PRESETS["zinc"].block.channels
 
 
 def test_width_for_a_budget_that_cannot_be_met_is_refused() -> None:
@@ -645,19 +647,19 @@ def test_width_for_a_budget_that_cannot_be_met_is_refused() -> None:
 
 def test_refusals_name_what_is_known() -> None:
     with pytest.raises(ValueError, match=r"^conv: expected one of sir, gcn, .*mlp, got 'GCN'"):
-        SIRNet(5, 16, 3, 2, conv="GCN")
+        SIRNet.of(5, 16, 3, 2, conv="GCN")
     with pytest.raises(ValueError, match=r"^conv: expected one of sir"):
         dictionary_lookup_preset(4, conv="graphsage")
     with pytest.raises(ValueError, match=r"^options of gin: expected one of mlp_layers, got 'heads'"):
-        SIRNet(5, 16, 3, 2, conv="gin", conv_options={"heads": 2})
+        SIRNet.of(5, 16, 3, 2, conv="gin", conv_options={"heads": 2})
     with pytest.raises(ValueError, match=r"^options of gcn: expected none, got heads$"):
         make_conv("gcn", 8, 8, heads=2)
     with pytest.raises(ValueError, match=r"^aggregators: expected at least one of sum, mean, max, min, std, got none$"):
         make_conv("pna", 8, 8, aggregators=[])
     with pytest.raises(ValueError, match=r"^edge features: .*sir, gated_gcn; got gat$"):
-        SIRNet(5, 16, 3, 2, conv="gat", edge_channels=3)
+        SIRNet.of(5, 16, 3, 2, conv="gat", edge_channels=3)
     with pytest.raises(ValueError, match=r"^out_channels: expected a multiple of the 8 heads, got 20"):
-        SIRNet(5, 20, 3, 2, conv="gat")
+        SIRNet.of(5, 20, 3, 2, conv="gat")
     with pytest.raises(ValueError, match=r"^aggregators: expected one of sum, mean, max, min, std, got 'median'"):
         make_conv("pna", 8, 8, aggregators=["median"])
     with pytest.raises(ValueError, match=r"^aggr: expected one of mean, pool, got 'max'"):
@@ -669,26 +671,26 @@ def test_refusals_name_what_is_known() -> None:
     with pytest.raises(ValueError, match=r"^dropout: expected a number from 0 to 1, got 1.5"):
         make_conv("gcn", 8, 8, dropout=1.5)
     with pytest.raises(ValueError, match=r"^self_loops: "):
-        SIRNet(5, 16, 3, 2, edge_channels=3, self_loops=True)
+        SIRNet.of(5, 16, 3, 2, edge_channels=3, self_loops=True)
     with pytest.raises(ValueError, match=r"activation: expected one of identity, relu"):
-        SIRNet(5, 16, 3, 2, encoder="linear", encoder_act="swish")
+        SIRNet.of(5, 16, 3, 2, encoder="linear", encoder_act="swish")
 
 
 def test_bad_input_is_named() -> None:
     x, weight = torch.randn(7, 5), torch.rand(len(RICH.edges))
-    model: Any = SIRNet(5, 16, 3, 2, conv="gin")
-    with pytest.raises(ValueError, match=r"^edge_weight: the convolution gin takes none"):
+    model: Any = SIRNet.of(5, 16, 3, 2, conv="gin")
+    with pytest.raises(ValueError, match=r"^edge_weight: the convolution gin has no use for it"):
         model(x, RICH.edge_index, edge_weight=weight)
-    with pytest.raises(ValueError, match=r"^edge_attr: the convolution gin takes none"):
+    with pytest.raises(ValueError, match=r"^edge_attr: the convolution gin has no use for it"):
         model(x, RICH.edge_index, torch.randn(len(RICH.edges), 2))
     with pytest.raises(ValueError, match=r"^x: expected a floating-point dtype, got torch.int64"):
         model(torch.ones(7, 5, dtype=torch.int64), RICH.edge_index)
     with pytest.raises(ValueError, match=r"^x: expected 5 features per node, got shape \[7, 4\]"):
         model(x[:, :4], RICH.edge_index)
     with pytest.raises(ValueError, match=r"^edge_weight: a self-loop has none"):
-        SIRNet(5, 16, 3, 2, conv="gcn", self_loops=True)(x, RICH.edge_index, edge_weight=weight)
-    gated: Any = SIRNet(5, 16, 3, 2, conv="gated_gcn", edge_channels=2)
+        SIRNet.of(5, 16, 3, 2, conv="gcn", self_loops=True)(x, RICH.edge_index, edge_weight=weight)
+    gated: Any = SIRNet.of(5, 16, 3, 2, conv="gated_gcn", edge_channels=2)
     with pytest.raises(ValueError, match=r"^edge_attr: expected edge features, got None"):
         gated(x, RICH.edge_index)
     with pytest.raises(ValueError, match=r"^edge_attr: expected none, got some"):
-        SIRNet(5, 16, 3, 2, conv="gated_gcn")(x, RICH.edge_index, torch.randn(len(RICH.edges), 2))
+        SIRNet.of(5, 16, 3, 2, conv="gated_gcn")(x, RICH.edge_index, torch.randn(len(RICH.edges), 2))

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from sirgcn.nn.dropout import Dropout, dropout
-from tests.laws import assert_repeats
+from sirgcn.testing import assert_repeats
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sirgcn.nn import NETWORKS, SIRNet, make_network
 from sirgcn.nn.baselines.heterophilous import hops
 from sirgcn.nn.baselines.heterophilous_labels import doubly_stochastic
-from tests.laws import RICH, Graph, assert_repeats, assert_same, graphs, value_and_gradients
+from sirgcn.testing import RICH, Graph, assert_repeats, assert_same, graphs, value_and_gradients
 
 FEATURES, CLASSES = 5, 3
 # With few enough nodes that every dense matrix is quickly built, and not the defaults everywhere.

@@ -14,6 +14,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn.models import GraphSAGE, JumpingKnowledge
 from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE
 
+import sirgcn.nn.net as net_module
 from sirgcn import SIRGCN, Neighbors, SIRNet, preset
 from sirgcn.data import dictionary_lookup, hetero_edge_count
 from sirgcn.nn import (
@@ -22,10 +23,12 @@ from sirgcn.nn import (
     PRESETS,
     CategoricalEncoder,
     SIRConv,
+    build_net,
     dictionary_lookup_preset,
     hetero_edge_count_preset,
 )
 from sirgcn.nn.linear import Linear
+from sirgcn.nn.sharing import _can_share
 
 EDGE_INDEX = torch.tensor([[0, 2, 1, 5, 3, 2, 3, 0, 5, 4, 6, 0], [3, 1, 1, 3, 0, 2, 5, 1, 0, 3, 2, 3]])
 NODES, EDGES = 7, EDGE_INDEX.size(1)
@@ -205,14 +208,14 @@ def test_corrected_preset_lacks_the_biases_of_the_keys(name: str) -> None:
 
 def inputs_of(name: str) -> tuple[Tensor, dict[str, Any]]:
     """Node features of the kind that a preset reads, and for a graph task the batch."""
-    arguments = PRESETS[name]
-    encoder = arguments.get("encoder", "none")
-    batch = {} if arguments.get("pool") is None else {"batch": torch.tensor([0, 0, 0, 0, 1, 1, 1]), "batch_size": 2}
+    arguments: Any = PRESETS[name]
+    encoder = arguments.encoder.type
+    batch = {} if arguments.readout.pool is None else {"batch": torch.tensor([0, 0, 0, 0, 1, 1, 1]), "batch_size": 2}
     if encoder == "atom":
         return torch.stack([torch.randint(0, size, (NODES,)) for size in OGB_ATOM], dim=1), batch
     if encoder == "embedding":
-        return torch.randint(0, arguments["in_channels"], (NODES,)), batch
-    return torch.randn(NODES, arguments["in_channels"]), batch
+        return torch.randint(0, arguments.in_channels, (NODES,)), batch
+    return torch.randn(NODES, arguments.in_channels), batch
 
 
 @pytest.mark.parametrize("variant", ["corrected", "published"])
@@ -221,21 +224,21 @@ def test_every_preset_runs_and_learns(name: str, variant: str) -> None:
     x, batch = inputs_of(name)
     model: Any = preset(name, variant=variant)
     out = run_and_learn(model, x, EDGE_INDEX, **batch)
-    assert out.shape == (2 if batch else NODES, PRESETS[name]["out_channels"])
+    assert out.shape == (2 if batch else NODES, PRESETS[name].out_channels)
 
 
 def test_preset_takes_changes_and_names_the_known_ones() -> None:
     assert len(preset("zinc", num_layers=2).blocks) == 2
-    assert PRESETS["zinc"]["num_layers"] == 4
+    assert PRESETS["zinc"].block.layers == 4
     with pytest.raises(ValueError, match=r"^name: expected one of wikics, .*questions, got 'cora'"):
         preset("cora")
-    with pytest.raises(TypeError, match="layers"):
+    with pytest.raises(ValueError, match=r"option: expected one of .*num_layers.*, got 'layers'"):
         preset("zinc", layers=3)
 
 
 @pytest.mark.parametrize("n", [1, 5])
 def test_dictionary_lookup_preset_runs_and_has_the_sheet_s_shape(n: int) -> None:
-    model: Any = SIRNet(**dictionary_lookup_preset(n))
+    model: Any = build_net(dictionary_lookup_preset(n))
     data = Batch.from_data_list(dictionary_lookup(n, num_graphs=3))
     out = run_and_learn(model, data.x, data.edge_index)
     assert out[data.query_mask].shape == (3 * n, n)
@@ -255,7 +258,7 @@ def test_dictionary_lookup_preset_runs_and_has_the_sheet_s_shape(n: int) -> None
 
 @pytest.mark.parametrize("c", [1, 4])
 def test_hetero_edge_count_preset_runs_and_has_the_sheet_s_shape(c: int) -> None:
-    model: Any = SIRNet(**hetero_edge_count_preset(c))
+    model: Any = build_net(hetero_edge_count_preset(c))
     data = Batch.from_data_list(hetero_edge_count(c, num_graphs=4, max_nodes=6))
     out = run_and_learn(model, data.x, data.edge_index, batch=data.batch, batch_size=4)
     assert out.shape == (4, 1)
@@ -271,7 +274,7 @@ def test_hetero_edge_count_preset_runs_and_has_the_sheet_s_shape(c: int) -> None
 def test_few_categories_are_projected_once_and_give_what_their_rows_give(
     aggr: str, vocabularies: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = SIRNet(vocabularies, 8, 2, 2, encoder="embedding", encoder_act=True, aggr=aggr).double()
+    model = SIRNet.of(vocabularies, 8, 2, 2, encoder="embedding", encoder_act=True, aggr=aggr).double()
     x = torch.stack([torch.randint(size, (20,)) for size in vocabularies], 1)
     edge_index = torch.randint(20, (2, 60))
     rows: list[int] = []
@@ -288,7 +291,7 @@ def test_few_categories_are_projected_once_and_give_what_their_rows_give(
     found = []
     for few in (True, False):
         if not few:
-            monkeypatch.setattr(SIRNet, "_rows_repeat", lambda self, x: False)
+            monkeypatch.setattr(net_module, "run_shared", lambda *given: None)
         model.zero_grad()
         found.append([run_and_learn(model, x, edge_index), *(p.grad for p in model.parameters())])
     assert rows == [math.prod(vocabularies), 20]
@@ -299,11 +302,11 @@ def test_few_categories_are_projected_once_and_give_what_their_rows_give(
 def test_categories_are_not_projected_once_where_a_node_has_more_than_its_category() -> None:
     x, edge_index = torch.zeros(20, 1, dtype=torch.int64), torch.randint(20, (2, 60))
     for options in ({"input_dropout": 0.5}, {"random_features": 2}, {"virtual_node": True}):
-        model = SIRNet((3,), 8, 2, 1, encoder="embedding", norm="layer", **options)
-        assert not model.train()._rows_repeat(x), options
+        model = SIRNet.of((3,), 8, 2, 1, encoder="embedding", norm="layer", **options)
+        assert not _can_share(model.train(), x), options
         run_and_learn(model, x, edge_index)
-    assert SIRNet((3,), 8, 2, 1, encoder="embedding", input_dropout=0.5).eval()._rows_repeat(x)
-    assert not SIRNet((11,), 8, 2, 1, encoder="embedding")._rows_repeat(x)
+    assert _can_share(SIRNet.of((3,), 8, 2, 1, encoder="embedding", input_dropout=0.5).eval(), x)
+    assert not _can_share(SIRNet.of((11,), 8, 2, 1, encoder="embedding"), x)
 
 
 # SIRNet, part by part
@@ -314,7 +317,7 @@ def test_blocks_are_the_formulas() -> None:
     arguments: dict[str, Any] = {"encoder": "linear", "aggr": "mean", "activation": "gelu", "act": "silu"}
     for block in ("residual", "skip", "pre_norm", "transformer"):
         for norm in ("batch", "layer", None):
-            model: Any = SIRNet(8, 16, 3, 2, block=block, norm=norm, **arguments).eval()
+            model: Any = SIRNet.of(8, 16, 3, 2, block=block, norm=norm, **arguments).eval()
             h = model.encoder(x)
             for part in model.blocks:
                 before = h
@@ -335,14 +338,14 @@ def test_blocks_are_the_formulas() -> None:
 
 
 def test_residual_may_be_left_out() -> None:
-    with_residual, without = (SIRNet(8, 16, 3, 2, residual=residual) for residual in (True, False))
+    with_residual, without = (SIRNet.of(8, 16, 3, 2, residual=residual) for residual in (True, False))
     assert parameters(with_residual) - parameters(without) == 8 * 16 + 16 + 16 * 16 + 16
 
 
 @pytest.mark.parametrize("jk", ["cat", "max", "lstm"])
 @pytest.mark.parametrize("block", ["residual", "skip", "pre_norm", "transformer"])
 def test_jumping_knowledge_joins_the_blocks_outputs(jk: str, block: str) -> None:
-    model: Any = SIRNet(8, 16, 3, 3, encoder="linear", block=block, norm="layer", jk=jk).eval()
+    model: Any = SIRNet.of(8, 16, 3, 3, encoder="linear", block=block, norm="layer", jk=jk).eval()
     x = torch.randn(NODES, 8)
     assert isinstance(model.jk, JumpingKnowledge)
     h, outputs = model.encoder(x), []
@@ -354,7 +357,7 @@ def test_jumping_knowledge_joins_the_blocks_outputs(jk: str, block: str) -> None
 
 
 def test_feed_forward_follows_every_block() -> None:
-    model: Any = SIRNet(8, 16, 3, 2, encoder="linear", feed_forward=2, norm="layer", act="gelu").eval()
+    model: Any = SIRNet.of(8, 16, 3, 2, encoder="linear", feed_forward=2, norm="layer", act="gelu").eval()
     x = torch.randn(NODES, 8)
     h = model.encoder(x)
     for part, feed_forward in zip(model.blocks, model.feed_forwards, strict=True):
@@ -368,7 +371,7 @@ def test_feed_forward_follows_every_block() -> None:
 
 def test_layers_of_a_transformer_drop_what_those_of_the_heterophilous_benchmark_drop() -> None:
     options: dict[str, Any] = {"conv": "transformer", "block": "transformer", "feed_forward": 1, "act": "gelu"}
-    model: Any = SIRNet(8, 16, 3, 1, encoder="linear", norm="layer", dropout=0.4, **options).train()
+    model: Any = SIRNet.of(8, 16, 3, 1, encoder="linear", norm="layer", dropout=0.4, **options).train()
     conv, network = model.blocks[0].conv, model.feed_forwards[0].network
     dropped: list[Tensor] = []
     for part in (model.blocks[0].dropout, *(m for m in network if isinstance(m, nn.Dropout))):
@@ -387,7 +390,7 @@ def test_layers_of_a_transformer_drop_what_those_of_the_heterophilous_benchmark_
 
 
 def test_virtual_node_is_added_before_each_layer_and_before_the_readout() -> None:
-    model: Any = SIRNet(8, 16, 3, 2, encoder="linear", norm="layer", pool="sum", virtual_node=True).eval()
+    model: Any = SIRNet.of(8, 16, 3, 2, encoder="linear", norm="layer", pool="sum", virtual_node=True).eval()
     x, batch = torch.randn(NODES, 8), torch.tensor([0, 0, 0, 0, 1, 1, 1])
     node = model.virtual_node
     assert node is not None
@@ -402,7 +405,7 @@ def test_virtual_node_is_added_before_each_layer_and_before_the_readout() -> Non
 
 def test_virtual_node_of_one_graph_trains_or_is_refused_by_name() -> None:
     # A node task is one graph, and so may be the last batch of an epoch: a virtual node's batch norm sees one row.
-    model: Any = SIRNet(8, 16, 3, 2, encoder="linear", virtual_node=True)
+    model: Any = SIRNet.of(8, 16, 3, 2, encoder="linear", virtual_node=True)
     x = torch.randn(NODES, 8)
     try:
         assert run_and_learn(model, x, EDGE_INDEX).shape == (NODES, 3)
@@ -417,7 +420,7 @@ def test_positional_encoding_is_added_and_flips_in_training_only_for_eigenvector
         AddRandomWalkPE(3, "pe") if kind == "random_walk" else AddLaplacianEigenvectorPE(3, "pe", is_undirected=True)
     )
     pe = transform(data).pe
-    model: Any = SIRNet(8, 16, 3, 2, encoder="linear", norm=None, positional=kind, pe_dim=3)
+    model: Any = SIRNet.of(8, 16, 3, 2, encoder="linear", norm=None, positional=kind, pe_dim=3)
     x = torch.randn(NODES, 8)
     draws = [model(x, EDGE_INDEX, pe=pe) for _ in range(20)]
     assert all(torch.equal(draw, draws[0]) for draw in draws) == (kind == "random_walk")
@@ -432,12 +435,12 @@ def test_positional_encoding_is_added_and_flips_in_training_only_for_eigenvector
     with pytest.raises(ValueError, match=r"^pe: expected shape \[7, 3\], got \[7, 2\]"):
         model(x, EDGE_INDEX, pe=pe[:, :2])
     with pytest.raises(ValueError, match=r"^pe: "):
-        SIRNet(8, 16, 3, 2)(x, EDGE_INDEX, pe=pe)
+        SIRNet.of(8, 16, 3, 2)(x, EDGE_INDEX, pe=pe)
 
 
 @pytest.mark.parametrize("encoder", ["none", "linear"])
 def test_random_columns_tell_equal_nodes_apart(encoder: str) -> None:
-    model: Any = SIRNet(8, 16, 3, 2, encoder=encoder, random_features=2, norm=None).eval()
+    model: Any = SIRNet.of(8, 16, 3, 2, encoder=encoder, random_features=2, norm=None).eval()
     x = torch.ones(NODES, 8)
     ring = torch.stack([torch.arange(NODES), torch.arange(NODES).roll(1)])
     first, second = model(x, ring), model(x, ring)
@@ -445,7 +448,7 @@ def test_random_columns_tell_equal_nodes_apart(encoder: str) -> None:
     assert not torch.allclose(first[0], first[1])
     width = model.blocks[0].conv.in_channels
     assert width == (10 if encoder == "none" else 16)
-    plain = SIRNet(8, 16, 3, 2, encoder=encoder, norm=None).eval()
+    plain = SIRNet.of(8, 16, 3, 2, encoder=encoder, norm=None).eval()
     assert torch.allclose(plain(x, ring)[0], plain(x, ring)[1])
 
 
@@ -458,13 +461,13 @@ def test_encoder_act_is_the_networks_or_one_by_name(act: str | None) -> None:
     own = nn.Identity() if act is None else nn.GELU()
     expected: dict[bool | str, nn.Module] = {False: nn.Identity(), True: own, "relu": nn.ReLU()}
     for encoder_act, function in expected.items():
-        model: Any = SIRNet(8, 16, 3, 1, encoder="linear", norm=None, act=act, encoder_act=encoder_act)
+        model: Any = SIRNet.of(8, 16, 3, 1, encoder="linear", norm=None, act=act, encoder_act=encoder_act)
         h = model.blocks[0](function(model.encoder(x)), EDGE_INDEX, None, None)
         close(model(x, EDGE_INDEX), model.readout(h))
 
 
 def test_bond_table_equals_the_dense_embedding() -> None:
-    model: Any = SIRNet(None, 16, 1, 2, encoder="atom", edge_encoder="bond", pool="mean").eval()
+    model: Any = SIRNet.of(None, 16, 1, 2, encoder="atom", edge_encoder="bond", pool="mean").eval()
     atoms = torch.stack([torch.randint(0, size, (NODES,)) for size in OGB_ATOM], dim=1)
     bonds = torch.stack([torch.randint(0, size, (EDGES,)) for size in OGB_BOND], dim=1)
     assert isinstance(model.edge_encoder, CategoricalEncoder)
@@ -494,7 +497,7 @@ def test_bond_table_equals_the_dense_embedding() -> None:
 def test_edge_encoder_feeds_every_layer(
     options: dict[str, Any], edge_attr: Callable[[], Tensor], encoded: Callable[[Any, Tensor], Tensor], aggr: str
 ) -> None:
-    model: Any = SIRNet(8, 16, 3, 2, aggr=aggr, norm=None, act=None, **options)
+    model: Any = SIRNet.of(8, 16, 3, 2, aggr=aggr, norm=None, act=None, **options)
     x, edges = torch.randn(NODES, 8), edge_attr()
     h, dense = x, encoded(model, edges)
     for part in model.blocks:
@@ -504,7 +507,7 @@ def test_edge_encoder_feeds_every_layer(
     with pytest.raises(ValueError, match=r"^edge_attr: "):
         model(x, EDGE_INDEX)
     with pytest.raises(ValueError, match=r"^edge_attr: "):
-        SIRNet(8, 16, 3, 2)(x, EDGE_INDEX, torch.randn(EDGES, 3))
+        SIRNet.of(8, 16, 3, 2)(x, EDGE_INDEX, torch.randn(EDGES, 3))
 
 
 @pytest.mark.parametrize(
@@ -516,19 +519,19 @@ def test_edge_encoder_feeds_every_layer(
     ids=["linear", "embedding"],
 )
 def test_table_of_edges_is_encoded_as_its_rows_are(options: dict[str, Any], table: Callable[[], Tensor]) -> None:
-    model: Any = SIRNet(8, 16, 3, 2, norm=None, **options)
+    model: Any = SIRNet.of(8, 16, 3, 2, norm=None, **options)
     x, rows, kind = torch.randn(NODES, 8), table(), torch.randint(0, 3, (EDGES,))
     close(model(x, EDGE_INDEX, (rows, kind)), model(x, EDGE_INDEX, rows[kind]))
 
 
 def test_single_edge_feature_may_have_no_dimension_of_its_own() -> None:
-    model: Any = SIRNet(8, 16, 3, 2, norm=None, edge_channels=1, edge_encoder="linear")
+    model: Any = SIRNet.of(8, 16, 3, 2, norm=None, edge_channels=1, edge_encoder="linear")
     x, feature = torch.randn(NODES, 8), torch.randn(EDGES)
     close(model(x, EDGE_INDEX, feature), model(x, EDGE_INDEX, feature.unsqueeze(-1)))
 
 
 def test_edge_weights_reach_every_layer() -> None:
-    model: Any = SIRNet(8, 16, 3, 2, norm=None, act=None)
+    model: Any = SIRNet.of(8, 16, 3, 2, norm=None, act=None)
     x, weight = torch.randn(NODES, 8), torch.rand(EDGES)
     h = x
     for part in model.blocks:
@@ -567,7 +570,7 @@ def graphs_of(model: SIRNet) -> list[Data]:
 
 @pytest.mark.parametrize("name", GRAPH_MODELS)
 def test_a_batch_gives_what_its_graphs_give_one_at_a_time(name: str) -> None:
-    model: Any = SIRNet(8, 16, 3, 2, **GRAPH_MODELS[name])
+    model: Any = SIRNet.of(8, 16, 3, 2, **GRAPH_MODELS[name])
     graphs = graphs_of(model)
     data = Batch.from_data_list(graphs)
     run_and_learn(model, data.x, data.edge_index, data.edge_attr, batch=data.batch)
@@ -580,7 +583,7 @@ def test_a_batch_gives_what_its_graphs_give_one_at_a_time(name: str) -> None:
 
 
 def test_last_graphs_without_nodes_need_an_explicit_batch_size() -> None:
-    model: Any = SIRNet(8, 16, 3, 1, pool="sum").eval()
+    model: Any = SIRNet.of(8, 16, 3, 1, pool="sum").eval()
     x, batch = torch.randn(NODES, 8), torch.zeros(NODES, dtype=torch.int64)
     out = model(x, EDGE_INDEX, batch=batch, batch_size=3)
     close(out[:1], model(x, EDGE_INDEX))
@@ -592,7 +595,7 @@ def test_last_graphs_without_nodes_need_an_explicit_batch_size() -> None:
 
 @pytest.mark.parametrize("name", GRAPH_MODELS)
 def test_reset_draws_every_parameter_anew(name: str) -> None:
-    model: Any = SIRNet(8, 16, 3, 2, random_features=0, **GRAPH_MODELS[name])
+    model: Any = SIRNet.of(8, 16, 3, 2, random_features=0, **GRAPH_MODELS[name])
     before = copy.deepcopy(model)
     torch.manual_seed(1)
     model.reset_parameters()
@@ -607,14 +610,14 @@ def test_reset_draws_every_parameter_anew(name: str) -> None:
 
 
 def test_blocks_share_no_parameter() -> None:
-    model: Any = SIRNet(8, 8, 3, 3, sigma_layers=1, feed_forward=2)
+    model: Any = SIRNet.of(8, 8, 3, 3, sigma_layers=1, feed_forward=2)
     owned = [{id(p) for p in part.parameters()} for part in (*model.blocks, *model.feed_forwards)]
     assert all(not a & b for a, b in pairwise(owned))
     assert len(set().union(*owned)) == sum(map(len, owned))
 
 
 def test_state_dict_of_a_model_goes_round() -> None:
-    for make in (lambda: SIRNet(8, 16, 3, 2, jk="cat"), lambda: SIRGCN(8, 16, 2, 3, norm="BatchNorm")):
+    for make in (lambda: SIRNet.of(8, 16, 3, 2, jk="cat"), lambda: SIRGCN(8, 16, 2, 3, norm="BatchNorm")):
         model, twin = make().eval(), make().eval()
         twin.load_state_dict(model.state_dict())
         x = torch.randn(NODES, 8)
@@ -625,9 +628,9 @@ def test_state_dict_of_a_model_goes_round() -> None:
 BAD_CONFIGURATIONS: dict[str, tuple[dict[str, Any], str]] = {
     "conv": ({"conv": "cheb"}, r"^conv: expected one of sir, gcn, .*got 'cheb'"),
     "block": ({"block": "dense"}, r"^block: expected one of residual, skip, pre_norm, transformer, got 'dense'"),
-    "norm": ({"norm": "group"}, r"^norm: expected one of batch, layer, None, got 'group'"),
-    "jk": ({"jk": "last"}, r"^jk: expected one of cat, max, lstm, None, got 'last'"),
-    "pool": ({"pool": "max"}, r"^pool: expected one of sum, mean, None, got 'max'"),
+    "norm": ({"norm": "group"}, r"^norm: expected one of batch, layer, got 'group'"),
+    "jk": ({"jk": "last"}, r"^jk: expected one of cat, max, lstm, got 'last'"),
+    "pool": ({"pool": "max"}, r"^pool: expected one of sum, mean, got 'max'"),
     "encoder": ({"encoder": "mlp"}, r"^encoder: expected one of none, linear, embedding, atom, got 'mlp'"),
     "edge_encoder": (
         {"edge_encoder": "atom", "edge_channels": 3},
@@ -663,11 +666,11 @@ def test_bad_configuration_is_named(case: str) -> None:
     changes, message = BAD_CONFIGURATIONS[case]
     arguments = {"in_channels": 8, "hidden_channels": 16, "out_channels": 3, "num_layers": 2}
     with pytest.raises(ValueError, match=message):
-        SIRNet(**arguments | changes)
+        SIRNet.of(**arguments | changes)
 
 
 def test_bad_input_of_a_model_is_named() -> None:
-    model: Any = SIRNet(8, 16, 3, 2, pool="sum")
+    model: Any = SIRNet.of(8, 16, 3, 2, pool="sum")
     x = torch.randn(NODES, 8)
     with pytest.raises(ValueError, match=r"^x: expected 8 features"):
         model(torch.randn(NODES, 9), EDGE_INDEX)
@@ -685,7 +688,7 @@ def test_bad_input_of_a_model_is_named() -> None:
         model(x, EDGE_INDEX, batch=torch.zeros(NODES))
     with pytest.raises(ValueError, match=r"^x: expected shape \[rows, features\], got \[2, 7, 8\]"):
         model(torch.randn(2, NODES, 8), EDGE_INDEX)
-    linear: Any = SIRNet(8, 16, 3, 2, encoder="linear", edge_channels=4, edge_encoder="linear")
+    linear: Any = SIRNet.of(8, 16, 3, 2, encoder="linear", edge_channels=4, edge_encoder="linear")
     with pytest.raises(ValueError, match=r"^x: expected 8 features per row, got shape \[7, 9\]"):
         linear(torch.randn(NODES, 9), EDGE_INDEX, torch.randn(EDGES, 4))
     with pytest.raises(ValueError, match=r"^x: expected a floating-point dtype, got torch.int64"):
@@ -696,7 +699,7 @@ def test_bad_input_of_a_model_is_named() -> None:
 
 @pytest.mark.parametrize("pool", [None, "sum"])
 def test_gradients_by_torch_func_are_those_of_autograd(pool: str | None) -> None:
-    model = SIRNet(
+    model = SIRNet.of(
         8, 16, 3, 2, pool=pool
     ).eval()  # in training batch norm's statistics are changed in place, which torch.func refuses
     x = torch.randn(NODES, 8)

@@ -16,7 +16,7 @@ Make = Callable[..., Any]
 
 
 def net(**options: Any) -> SIRNet:
-    return SIRNet(
+    return SIRNet.of(
         **{"in_channels": 4, "hidden_channels": 8, "out_channels": 2, "num_layers": 1, "encoder": "linear", **options}
     )
 

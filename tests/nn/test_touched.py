@@ -85,9 +85,11 @@ def make_net(name: str) -> SIRNet:
 @functools.cache
 def built_net(name: str) -> SIRNet:
     torch.default_generator.manual_seed(0)
-    common = {"encoder": "embedding", "pool": "sum", "readout_layers": 2, "activation": "gelu", "act": "gelu"}
+    common: dict[str, Any] = {"encoder": "embedding", "pool": "sum", "readout_layers": 2, "act": "gelu"}
+    if "conv" not in OPTIONS[name]:
+        common["activation"] = "gelu"
     edges = {"edge_channels": [BONDS], "edge_encoder": "embedding"}
-    net = SIRNet(ATOMS, WIDTH, 2, 2, **{**common, **edges, **OPTIONS[name]}).double()
+    net = SIRNet.of(ATOMS, WIDTH, 2, 2, **{**common, **edges, **OPTIONS[name]}).double()
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.add_(torch.randn_like(parameter) / 4)
@@ -510,7 +512,7 @@ def test_the_encoder_of_a_pair_of_edge_features(stand_in: str) -> None:
     table = torch.randn(BONDS, 3, dtype=torch.float64)
     torch.default_generator.manual_seed(0)
     options: dict[str, Any] = {"edge_channels": 3, "edge_encoder": "linear", "pool": "sum"}
-    net = SIRNet(ATOMS, WIDTH, 2, 2, encoder="embedding", **options).double()
+    net = SIRNet.of(ATOMS, WIDTH, 2, 2, encoder="embedding", **options).double()
     rows: list[int] = []
     if stand_in == "BatchNorm1d":
         put(net, "edge_encoder", nn.Sequential(net.get_submodule("edge_encoder"), nn.BatchNorm1d(WIDTH)))

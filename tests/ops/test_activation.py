@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from sirgcn import testing as laws
 from sirgcn.ops import ACTIVATIONS, Activation
-from tests import laws
 
 # Both sides of every kink, the threshold of softplus, and values whose exponential overflows.
 POINTS = [0.0, -0.0, 1e-30, 1e-8, 0.5, 1.0, 5.0, 19.9, 20.0, math.nextafter(20, 21), 30.0, 800.0]

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from sirgcn import testing as laws
 from sirgcn.ops import Neighbors, backends, sir_aggregate
-from tests import laws
-from tests.laws import Graph, Inputs
+from sirgcn.testing import Graph, Inputs
 
 every_backend = pytest.mark.parametrize("backend", laws.BACKENDS)
 every_form = pytest.mark.parametrize("form", laws.EDGE_FORMS)

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 from torch_geometric.nn.dense.linear import Linear as PyGLinear
 
+from sirgcn import testing as laws
 from sirgcn.ops import Activation, Neighbors, native, tiled_aggregate
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.linear_messages import linear_message
 from sirgcn.ops.native import network as native_network
-from tests import laws
-from tests.laws import RICH, Graph, Inputs
+from sirgcn.testing import RICH, Graph, Inputs
 
 if native.UNAVAILABLE is not None:
     pytest.skip(native.UNAVAILABLE, allow_module_level=True)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from sirgcn import testing as laws
 from sirgcn.ops import REDUCTIONS, Grouping, Neighbors, rank_one_weights
-from tests import laws
-from tests.laws import Graph
+from sirgcn.testing import Graph
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse CS[RC] tensor support is in beta")
 

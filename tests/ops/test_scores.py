@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from sirgcn import testing as laws
 from sirgcn.ops import Activation
 from sirgcn.ops.scores import contextual_scores
-from tests import laws
-from tests.laws import RICH, Graph
+from sirgcn.testing import RICH, Graph
 
 
 def drawn(graph: Graph, seed: int, channels: int = 5) -> list[Tensor]:

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from sirgcn import testing as laws
 from sirgcn.ops import Neighbors, native
 from sirgcn.ops.softmax import can_run, edge_softmax
-from tests import laws
-from tests.laws import RICH, Graph
+from sirgcn.testing import RICH, Graph
 
 pytestmark = pytest.mark.skipif(native.UNAVAILABLE is not None, reason=str(native.UNAVAILABLE))
 

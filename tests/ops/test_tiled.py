@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from sirgcn import testing as laws
 from sirgcn.ops import Neighbors, sir_aggregate, tiled_aggregate
 from sirgcn.ops.tiled import _Inputs, _Plan, _untiled
-from tests import laws
-from tests.laws import RICH, Graph, Inputs
+from sirgcn.testing import RICH, Graph, Inputs
 
 REDUCTIONS = (*laws.REDUCTIONS, "max")
 every_reduction = pytest.mark.parametrize("reduce", REDUCTIONS)

@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from sirgcn import testing as laws
 from sirgcn.ops import ACTIVATIONS, Activation, Neighbors, backends, reference, triton_backend
 from sirgcn.ops.reference import EdgeTerms, Needs
-from tests import laws
-from tests.laws import Graph
+from sirgcn.testing import Graph
 
 INTERPRETED = "cpu" in triton_backend.DEVICES
 DEVICE = "cpu" if INTERPRETED else "cuda"

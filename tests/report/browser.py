@@ -70,7 +70,9 @@ class Browser:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, type_: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         try:
             self._session = None
             self.call("Browser.close")

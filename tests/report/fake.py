@@ -89,7 +89,7 @@ def write(path: Path, records: Iterable[dict[str, Any]]) -> Path:
 
 
 def folder(root: Path) -> Path:
-    """A results folder with cells of every kind: full, reduced, both, failed, outside, of another variant, our own."""
+    """A results folder with every state of a cell: full, reduced, both, failed, outside, another variant, our own."""
     root.mkdir(exist_ok=True)
     lookup = [record(seed=seed, test=1.0 - 0.001 * seed) for seed in range(3)]
     lookup += [record(column="n=20", seed=seed, test=0.999) for seed in range(2)]

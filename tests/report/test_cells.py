@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sirgcn.engine.experiment import load, names
-from sirgcn.report.cells import Cell, Comparison, compare
+from sirgcn.engine.experiment import SORTS, load, names
+from sirgcn.report import Cell, Comparison, Fact, compare
 from sirgcn.report.claims import load_claims
+from sirgcn.report.filling import PRESENTERS
 from sirgcn.report.runs import Run
-from sirgcn.report.tables import notes_of
 from sirgcn.strict import ConfigError
 from tests.report.fake import run
 
@@ -23,6 +23,13 @@ def cell(comparisons: tuple[Comparison, ...], table: int = 1, model: str = "SIR-
     found = [one for one in comparisons[table - 1].cells if (one.model, one.column.name) == (model, column)]
     assert len(found) == 1
     return found[0]
+
+
+OTHER_DATA = "Left out, another version of the data"
+
+
+def notes_of(comparison: Comparison) -> list[Fact]:
+    return comparison.presenter.notes(comparison)
 
 
 def of(*runs: Run) -> Cell:
@@ -83,9 +90,9 @@ def test_means_never_mix_two_versions_of_the_data_and_the_table_says_what_it_lea
     (comparison, *_) = compare([*old, on("after", 0, test=0.8)])
     (found,) = (cell for cell in comparison.cells if cell.runs)
     assert (found.mean, found.left_out, found.other_data) == (0.8, tuple(old), tuple(old))
-    assert "2 records of another version of the data are left out." in notes_of(comparison)
+    assert Fact(OTHER_DATA, "2") in notes_of(comparison)
     (comparison, *_) = compare([old[0], on("after", 0, test=0.8)])
-    assert "1 record of another version of the data is left out." in notes_of(comparison)
+    assert Fact(OTHER_DATA, "1") in notes_of(comparison)
 
 
 def test_rows_of_a_column_are_of_one_version_of_the_data_that_of_the_newest_record() -> None:
@@ -94,7 +101,7 @@ def test_rows_of_a_column_are_of_one_version_of_the_data_that_of_the_newest_reco
     for runs in ([other, newest], [newest, other]):
         (comparison, *_) = compare(runs)
         assert [cell.model for cell in comparison.cells if cell.runs] == ["GIN"]
-        assert "1 record of another version of the data is left out." in notes_of(comparison)
+        assert Fact(OTHER_DATA, "1") in notes_of(comparison)
     # Another column may have changed at another time.
     (comparison, *_) = compare([on("before", column="n=20", **dates[0]), newest])
     assert len([cell for cell in comparison.cells if cell.runs]) == 2
@@ -162,9 +169,9 @@ def test_lower_is_better_where_the_column_says_so() -> None:
 def test_runtimes_are_compared_as_ratios_to_sir_gcn() -> None:
     time = {"experiment": "runtime", "table": 6, "metric": "seconds", "higher_is_better": False}
     comparison = compare([run(**time, test=0.04), run(**time, model="PNA", test=0.10)])[5]
-    assert comparison.ratios(cell((comparison,), model="PNA")) == pytest.approx((0.8854 / 0.4687, 2.5))
+    assert cell((comparison,), model="PNA").ratios == pytest.approx((0.8854 / 0.4687, 2.5))
     assert all(one.verdict is None for one in comparison.cells)
-    assert math.isnan(comparison.ratios(cell((comparison,), model="GCN"))[1])
+    assert math.isnan(cell((comparison,), model="GCN").ratios[1])
 
 
 def test_another_variant_and_another_model_get_rows_of_their_own() -> None:
@@ -192,6 +199,13 @@ def test_only_what_was_run_is_left_by_run_part() -> None:
     assert compare([])[0].run_part().lines == ()
 
 
+def test_every_type_of_experiment_has_its_presenter() -> None:
+    assert PRESENTERS.keys() == set(SORTS.values())
+    for comparison in compare([]):
+        assert comparison.presenter is PRESENTERS[SORTS[comparison.table.sort]]
+        assert all(isinstance(one, comparison.presenter.cells) for one in comparison.cells)
+
+
 def test_what_does_not_belong_into_a_table_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match=r"Table 1: column: expected one of n=10, .*, got 'n = 10'"):
         compare([run(column="n = 10")])
@@ -212,7 +226,7 @@ def test_every_cell_says_how_to_run_it() -> None:
     assert own == "sirgcn reproduce zinc --models SIR-GCN --columns ZINC --set train.lr=1e+2 --set seeds=3"
     assert cell(compare([]), 8, "GAT/GATv2", "Complexity").command.endswith("--models GAT/GATv2 --columns Complexity")
     mine = compare([run(experiment="mine", table=None, model="a b")])[8].cells[0]
-    assert mine.command == "sirgcn train mine.toml --models 'a b' --columns n=10"
+    assert mine.command == "sirgcn reproduce mine.toml --models 'a b' --columns n=10"
 
 
 @pytest.mark.parametrize("name", names())

@@ -34,7 +34,7 @@ def test_every_cell_is_the_papers(blocks: list[str], table: Table) -> None:
     rows = []
     for row in table.rows:
         best = [column.best == row.model for column in table.columns]
-        cells = [_cell(cell, table.kind) for cell in row.cells]
+        cells = [_cell(cell, table.sort) for cell in row.cells]
         cells = [rf"\textBF{{{cell}}}" if bold else cell for cell, bold in zip(cells, best, strict=True)]
         rows.append([row.latex or row.model, *cells])
     assert rows == lines
@@ -55,13 +55,13 @@ def _as_printed(table: Table, name: str, higher_is_better: bool) -> str:
     if "=" in name:
         return "${} = {}$".format(*name.split("="))
     arrow = {True: "uparrow", False: "downarrow"}[higher_is_better]
-    return name if table.kind == "complexity" else rf"{name} ($\{arrow}$)"
+    return name if table.sort == "growth" else rf"{name} ($\{arrow}$)"
 
 
-def _cell(cell: str, kind: str) -> str:
-    if kind == "complexity":
+def _cell(cell: str, sort: str) -> str:
+    if sort == "growth":
         return f"${cell}$"
-    second = "s" if kind == "runtime" else ""
+    second = "s" if sort == "inference" else ""
     return cell.replace(" ±", rf"{second} $\pm$") + second if cell else "-"
 
 
@@ -97,14 +97,14 @@ def test_whatever_the_printed_digits_stand_for_is_inside(mean: float, std: float
 def valid() -> dict[str, Any]:
     column = {"name": "a", "metric": "mae", "unit": "", "higher_is_better": False, "best": "M"}
     row = {"model": "M", "cells": ["1.0 ± 0.1"]}
-    return {"number": 1, "kind": "score", "label": "l", "caption": "c", "columns": [column], "rows": [row]}
+    return {"number": 1, "sort": "training", "label": "l", "caption": "c", "columns": [column], "rows": [row]}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"title": "t"}, "unknown key 'title'"),
-        ({"kind": "scores"}, "kind: expected one of score, runtime, complexity, got 'scores'"),
+        ({"sort": "scores"}, "sort: expected one of training, inference, step, growth, got 'scores'"),
         ({"number": "1"}, "number: expected a whole number, got '1'"),
         ({"rows": [{"model": "M", "cells": ["1.0 ± 0.1", "2.0 ± 0.1"]}]}, "M: expected 1 cells, got 2"),
         ({"rows": [{"model": "M", "cells": ["1.0 +- 0.1"]}]}, "M, a: expected a figure such as '0.10 ± 0.00'"),

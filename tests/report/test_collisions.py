@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sirgcn.engine.experiment import load
+from sirgcn.engine.experiment import load_training
 from sirgcn.report.collisions import FILE, add_to_record, look_at, markdown, read_record
 from sirgcn.strict import ConfigError
 
@@ -32,7 +32,7 @@ title = "SIR-GCN"
 
 def test_a_trained_gcn_collides_where_a_trained_sir_gcn_does_not(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(SMALL, "utf-8")
-    experiment = load(tmp_path / "small.toml")
+    experiment = load_training(tmp_path / "small.toml")
     (sir, none), (gcn, many) = (look_at(experiment, title, "n=4") for title in ("SIR-GCN", "GCN"))
     assert (sir["found"], gcn["found"]) == (len(none), len(many)) == (0, len(many))
     assert gcn["found"] > 0.05 * gcn["separated"]
@@ -43,7 +43,8 @@ def test_a_trained_gcn_collides_where_a_trained_sir_gcn_does_not(tmp_path: Path)
     for row in (sir, gcn):
         assert add_to_record(row, tmp_path) == tmp_path / FILE
     assert read_record(tmp_path) == json.loads(json.dumps([gcn, sir]))
-    assert f"| SIR-GCN | 1.00 | 0 | 0.0% | {sir['thresholds'][0]:.2f} – " in markdown([gcn, sir])
+    low, high = sir["thresholds"]
+    assert f"| SIR-GCN | 1.00 | 0 | 0.0% | {low:.2f} | {high:.2f} |" in markdown([gcn, sir])
 
 
 def test_the_kept_record_says_so_of_the_table() -> None:

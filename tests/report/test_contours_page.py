@@ -41,8 +41,8 @@ def choose(browser: Browser, field: str, value: str) -> None:
 
 def press(browser: Browser, key: str, shift: bool = False) -> None:
     code = {"ArrowRight": 39, "ArrowUp": 38, "ArrowLeft": 37, "Tab": 9}[key]
-    for kind in ("keyDown", "keyUp"):
-        parameters = {"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 * shift}
+    for event in ("keyDown", "keyUp"):
+        parameters = {"type": event, "key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 * shift}
         browser.call("Input.dispatchKeyEvent", **parameters)
 
 
@@ -144,8 +144,8 @@ def test_the_mark_follows_the_pointer_and_its_line_has_one_hash(browser: Browser
     box = browser.evaluate("(b => [b.left, b.top, b.width])(document.querySelector('canvas').getBoundingClientRect())")
     left, top, width = box
     x, y = left + width / 2, top + width / 4
-    for kind in ("mousePressed", "mouseReleased"):
-        browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+    for event in ("mousePressed", "mouseReleased"):
+        browser.call("Input.dispatchMouseEvent", type=event, x=x, y=y, button="left", clickCount=1)
     values = browser.evaluate("[...document.querySelectorAll('.value')].map(entry => entry.textContent)")
     assert values[0] == "G(0.00, 1.50) = 1.50"
     assert values[3] == "G(0.00, 1.50) = −2.25"

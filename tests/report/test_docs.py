@@ -7,7 +7,7 @@ import pytest
 
 from sirgcn.engine import records
 from sirgcn.engine.experiment import load, split_name
-from sirgcn.engine.run import Run
+from sirgcn.engine.plan import Run
 from sirgcn.report import collisions, compare, read_runs, render_docs, separation, write_docs
 from sirgcn.strict import ConfigError
 from tests.report.fake import folder
@@ -26,7 +26,7 @@ def test_a_page_and_the_records_agree(page: Path) -> None:
         "separation": separation.markdown(separation.read_record(results)),
     }
     found = render_docs(text, compare(read_runs(results)), texts)
-    assert found == text, f"write it anew: sirgcn report --docs {page.relative_to(ROOT)}"
+    assert found == text, f"write it anew: sirgcn results --docs {page.relative_to(ROOT)}"
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "results").glob("*.jsonl")), ids=lambda file: file.stem)
@@ -54,7 +54,8 @@ def test_what_stands_between_markers_is_replaced_and_nothing_else(tmp_path: Path
     )
     assert write_docs([page], comparisons) == [page]
     text = page.read_text("utf-8")
-    assert text.startswith("a <!-- results: summary -->Of the 182 scores in the paper's tables: run in full ")
+    assert text.startswith("a <!-- results: summary -->\n\n| Scores | Number |\n|---|---:|\n")
+    assert "\n| in the paper's tables | 182 |\n| run in full | " in text
     assert "We reach <!-- results: table 1 / SIR-GCN / n=10 -->1.00 ± 0.00 (3)<!-- /results -->, and " in text
     assert "-->not run<!-- /results -->.\n" in text
     assert "| SIR-GCN | ours | 0.3000 (1) |" in text
@@ -65,7 +66,7 @@ def test_what_stands_between_markers_is_replaced_and_nothing_else(tmp_path: Path
 @pytest.mark.parametrize(
     ("page", "message"),
     [
-        ("<!-- results: table 9 --><!-- /results -->", "expected summary, table N"),
+        ("<!-- results: table 9 --><!-- /results -->", "expected summary, models, table N"),
         ("<!-- results: table 1 / SIR / n=10 --><!-- /results -->", "with names of that table"),
         ("<!-- results: summary --> x <!-- results: table 1 --><!-- /results -->", "before the next one begins"),
         ("<!-- results: summary --> x", "expected <!-- /results --> behind it"),

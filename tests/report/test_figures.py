@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sirgcn.report.cells import compare
+from sirgcn.report import compare
 from sirgcn.report.figures import Axis, growth
 from tests.report.fake import run
 
@@ -33,9 +33,9 @@ def test_growth_is_a_straight_line_on_log_scales_and_what_is_no_time_is_left_out
     found = {"sizes": [1, 10, 100, 1000], "seconds": [0.001, 0.1, None, 1000.0], "slope": 2.0, "error": 0.0}
     made = run(table=8, column="Complexity", metrics={"|V|": 2.0}, samples={"|V|": found}, metric="complexity")
     comparison = compare([made])[7]
-    ((title, svg),) = growth(comparison, comparison.columns[0], {"SIR-GCN": "s0"})
+    ((title, svg),) = growth(comparison.cells_of(comparison.columns[0]), {"SIR-GCN": "s0"})
     assert title == "seconds by |V|"
     (path,) = re.findall(r'points="([^"]*)"', svg)
     (x0, y0), (x1, y1), (x2, y2) = (map(float, point.split(",")) for point in path.split())
     assert (y1 - y0) / (x1 - x0) == pytest.approx((y2 - y1) / (x2 - x1), rel=0.01)  # pixels have one decimal
-    assert growth(compare([run()])[0], compare([run()])[0].columns[0], {"SIR-GCN": "s0"}) == []
+    assert growth(compare([run()])[0].cells, {"SIR-GCN": "s0"}) == []

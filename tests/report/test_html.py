@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sirgcn.report.cells import compare
+from sirgcn.report import compare
 from sirgcn.report.html import render_html
 from sirgcn.report.runs import Run, as_run, read_runs
 from tests.report.browser import CHROMIUM, Browser

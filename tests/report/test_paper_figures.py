@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 from sirgcn import cli
 from sirgcn.report.paper_figures import (
     FIGURES,
-    FORMATS,
     count_sample,
     find_figure,
     lookup_sample,
@@ -18,6 +17,7 @@ from sirgcn.report.paper_figures import (
     soft_injective,
     write_figures,
 )
+from sirgcn.report.plots import FORMATS
 
 
 def test_every_figure_of_the_paper_is_there_once() -> None:
@@ -108,7 +108,7 @@ def test_the_command_draws_all_and_says_where(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["6"], r"figure: expected one of 1 \(soft-injective\), .*, got '6'"),
+        (["6"], r"figure: expected a number from 1 to 5 or one of soft-injective, .*, got '6'"),
         (["2", "--format", "gif"], "format: expected one of png, svg, pdf, got 'gif'"),
     ],
 )

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from sirgcn.engine import records
+from sirgcn.engine.curves import CurvesError
 from sirgcn.report.runs import as_run, read_runs
 from sirgcn.strict import ConfigError
 from tests.report.fake import folder, record, run, write
@@ -17,15 +19,12 @@ from tests.report.fake import folder, record, run, write
 def test_the_report_never_loads_torch(tmp_path: Path) -> None:
     code = """
 import sys
-from pathlib import Path
-from sirgcn.engine.costs import measured
 from sirgcn.report import compare, print_tables, read_runs, write_report
 from rich.console import Console
-measured(Path(sys.argv[1]))
 comparisons = compare(read_runs(sys.argv[1]))
 write_report(comparisons, sys.argv[2])
 print_tables(sys.argv[1], Console(), ["dictionary_lookup"])
-loaded = [name for name in ("torch", "torch_geometric", "numpy", "pandas", "matplotlib") if name in sys.modules]
+loaded = [name for name in ("torch", "torch_geometric", "pandas", "matplotlib") if name in sys.modules]
 assert not loaded, loaded
 """
     arguments = [str(folder(tmp_path / "results")), str(tmp_path / "report")]
@@ -64,6 +63,26 @@ def test_a_folder_is_all_its_files_and_an_absent_one_is_an_error(tmp_path: Path)
         read_runs(tmp_path / "nowhere")
 
 
+def test_curves_are_read_from_the_file_beside_the_record_when_they_are_asked_for(tmp_path: Path) -> None:
+    path, whole = tmp_path / "a.jsonl", {**record(), "format": 2}
+    short = records.append(path, whole)
+    assert not {"history", "samples"} & short.keys()
+    (found,) = read_runs(path)
+    assert list(found.history) == whole["history"]
+    timed = {**record(seed=1, metric="seconds", config={"timing": {}}), "format": 2}
+    timed["samples"] = {"forward": [0.5, 0.25], "reference": [1.0, 1.0], "batches": [0.125, 0.125]}
+    records.append(path, timed)
+    assert read_runs(path)[1].ratios() == (0.5, 0.25)
+    for file in (tmp_path / "curves").rglob("*.npz"):
+        file.unlink()
+    one, other = read_runs(path)
+    assert one.values == (1.0,)
+    with pytest.raises(CurvesError, match=r"a/n=10-SIR-GCN-0-\w+\.npz"):
+        one.history  # noqa: B018
+    with pytest.raises(CurvesError, match=r"a/n=10-SIR-GCN-1-\w+\.npz"):
+        other.values  # noqa: B018
+
+
 def test_further_keys_are_kept() -> None:
     assert run(weights_sha256="ff").record["weights_sha256"] == "ff"
 
@@ -71,7 +90,7 @@ def test_further_keys_are_kept() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 2}, "format: expected 1, got 2"),
+        ({"format": 3}, "format: expected 1 or 2, got 3"),
         ({"split": "0"}, "split: expected a whole number, got '0'"),
         ({"status": "ok"}, "status: expected one of done, failed, got 'ok'"),
         ({"reduced": 1}, "reduced: expected true or false, got 1"),

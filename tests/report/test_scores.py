@@ -1,98 +1,115 @@
 """What a table of scores says, on made-up records."""
 
-from sirgcn.report.cells import Comparison, compare
-from sirgcn.report.runs import Run
+from sirgcn.report import Comparison, Fact, Run, Sheet, compare
 from sirgcn.report.scores import score_reading
 from tests.report.fake import run
+
+AGREEMENT = "Our mean and the published mean ± 2 std"
+OUTSIDE = "Cells outside the published mean ± 2 std"
+SCATTER = "Cells whose standard deviation is more than half of the mean"
+PAIRS = "Pairs of models that the paper ranks"
+CHANGED = "Pairs of models that are not in the paper's order"
+AHEAD = "Models ahead of SIR-GCN"
+PARAMETERS = "Parameters over the columns, and their ratio to SIR-GCN"
 
 
 def table1(*runs: Run) -> Comparison:
     return compare(runs)[0]
 
 
+def said(comparison: Comparison) -> dict[str, Sheet]:
+    """The small tables by title."""
+    return {sheet.title: sheet for sheet in score_reading(comparison)}
+
+
 def test_nothing_run_says_nothing() -> None:
     assert score_reading(table1()) == []
 
 
-def test_a_cell_outside_the_interval_is_named_with_both_figures() -> None:
-    said = score_reading(table1(run(test=1.0), run(model="GCN", test=0.9)))
-    assert said[0] == (
-        "In full: 1 of 2 cells lie within the published mean ± 2 std; "
-        "not GCN, n=10: 0.90 (1), better than the published 0.10 ± 0.00."
-    )
+def test_a_cell_outside_the_interval_is_listed_with_both_figures() -> None:
+    found = said(table1(run(test=1.0), run(model="GCN", test=0.9)))
+    assert found[AGREEMENT].columns == ["Runs", "Cells", "Inside", "Better", "Worse"]
+    assert found[AGREEMENT].rows == [["full", "2", "1", "1", "0"]]
+    assert found[OUTSIDE].rows == [["GCN", "n=10", "0.90 (1)", "0.10 ± 0.00", "better"]]
 
 
 def test_pairs_that_the_paper_ranks_are_kept_turned_or_left_out() -> None:
     # Published: GIN 0.78, GATv2 0.99, SIR-GCN and PNA 1.00.
     models = {"SIR-GCN": 1.0, "PNA": 0.9, "GATv2": 0.5, "GIN": 0.7}
-    said = score_reading(table1(*(run(model=model, test=test) for model, test in models.items())))
-    assert (
-        "Of 5 pairs of models that the paper ranks, 4 are in the same order here; "
-        "the other way round: GIN before GATv2 (n=10)."
-    ) in said
+    found = said(table1(*(run(model=model, test=test) for model, test in models.items())))
+    assert found[PAIRS].columns == ["Column", "Pairs", "Same order", "Level", "Other order"]
+    assert found[PAIRS].rows == [["n=10", "5", "4", "0", "1"]]
+    assert found[CHANGED].rows == [["n=10", "GATv2", "GIN", "the other way round"]]
+
+
+def test_pairs_are_counted_by_column_and_in_all() -> None:
+    runs = [run(model=model, column=column) for model in ("SIR-GCN", "GIN") for column in ("n=10", "n=20")]
+    assert said(table1(*runs))[PAIRS].rows == [
+        ["n=10", "1", "0", "1", "0"],
+        ["n=20", "1", "0", "1", "0"],
+        ["all", "2", "0", "2", "0"],
+    ]
 
 
 def test_pairs_that_are_level_here_are_not_called_the_paper_s_order() -> None:
-    said = score_reading(table1(run(test=1.0), run(model="GATv2", test=1.0), run(model="GIN", test=0.7)))
-    assert (
-        "Of 3 pairs of models that the paper ranks, 2 are in the same order here; level: SIR-GCN and GATv2 (n=10)."
-        in said
-    )
+    found = said(table1(run(test=1.0), run(model="GATv2", test=1.0), run(model="GIN", test=0.7)))
+    assert found[PAIRS].rows == [["n=10", "3", "2", "1", "0"]]
+    assert found[CHANGED].rows == [["n=10", "SIR-GCN", "GATv2", "level"]]
 
 
-def test_who_beats_sir_gcn_is_told_and_a_difference_below_the_printed_digits_is_none() -> None:
-    said = score_reading(table1(run(test=0.998), run(model="PNA", test=1.0)))
-    assert "SIR-GCN is not beaten in n=10." in said
-    said = score_reading(table1(run(test=0.9), run(model="PNA", test=1.0)))
-    assert "SIR-GCN is beaten by PNA (n=10: 1.00 (1) against 0.90 (1))." in said
+def test_who_beats_sir_gcn_is_listed_and_a_difference_below_the_printed_digits_is_none() -> None:
+    found = said(table1(run(test=0.998), run(model="PNA", test=1.0)))
+    assert found[AHEAD].rows == [["n=10", "none", "-", "-"]]
+    found = said(table1(run(test=0.9), run(model="PNA", test=1.0)))
+    assert found[AHEAD].rows == [["n=10", "PNA", "1.00 (1)", "0.90 (1)"]]
 
 
 def test_reduced_runs_are_not_ranked_with_full_ones() -> None:
     reduced = run(model="GIN", test=1.0, reduced=True)
-    said = score_reading(table1(run(test=0.9), reduced))
-    assert said[1].startswith("Reduced: 0 of 1 cells")
-    assert not any("pairs" in sentence or "beaten" in sentence for sentence in said)
+    found = said(table1(run(test=0.9), reduced))
+    assert found[AGREEMENT].rows[1] == ["reduced †", "1", "0", "1", "0"]
+    assert not {PAIRS, CHANGED, AHEAD} & found.keys()
 
 
 def test_reduced_runs_that_are_ranked_are_marked() -> None:
     runs = [run(model=model, test=test, reduced=True) for model, test in (("SIR-GCN", 0.9), ("GIN", 1.0))]
-    said = score_reading(table1(*runs))
-    assert any(text.endswith("the other way round: GIN before SIR-GCN (n=10†).") for text in said)
-    assert "SIR-GCN is beaten by GIN (n=10: 1.00 (1)† against 0.90 (1)†)." in said
+    found = said(table1(*runs))
+    assert found[CHANGED].rows == [["n=10†", "SIR-GCN", "GIN", "the other way round"]]
+    assert found[AHEAD].rows == [["n=10†", "GIN", "1.00 (1)†", "0.90 (1)†"]]
 
 
 def test_reduced_runs_of_a_model_that_was_run_in_full_too_are_ranked_where_settings_are_the_same() -> None:
     short = {"reduced": True, "config": {"train": {"epochs": 20}}}
     own = [run(test=1.0), run(test=0.8, **short), run(test=0.7, reduced=True, config={"train": {"epochs": 5}})]
-    said = score_reading(table1(*own, run(model="GCN", test=0.9, **short), run(model="GIN", test=0.5)))
-    assert "SIR-GCN is beaten by GCN (n=10: 0.90 (1)† against 0.80 (1)†)." in said
-    assert (
-        "Of 2 pairs of models that the paper ranks, 1 are in the same order here; "
-        "the other way round: GCN before SIR-GCN (n=10†)."
-    ) in said
+    found = said(table1(*own, run(model="GCN", test=0.9, **short), run(model="GIN", test=0.5)))
+    assert found[AHEAD].rows == [["n=10†", "GCN", "0.90 (1)†", "0.80 (1)†"], ["n=10", "none", "-", "-"]]
+    assert found[PAIRS].rows[-1] == ["all", "2", "1", "0", "1"]
+    assert found[CHANGED].rows == [["n=10†", "SIR-GCN", "GCN", "the other way round"]]
 
 
-def test_medians_and_far_runs_of_a_cell_that_scatters_are_told() -> None:
+def test_medians_and_far_runs_of_a_cell_that_scatters_are_listed() -> None:
     count = {"experiment": "hetero_edge_count", "table": 2, "metric": "mse", "higher_is_better": False, "column": "c=4"}
     values = [0.001, 0.002, 0.003, 0.2]
     runs = [run(**count, seed=seed, test=value) for seed, value in enumerate(values)]
-    sentence = (
-        "Where the standard deviation is more than half of the mean: "
-        "SIR-GCN, c=4: median 0.0025, more than ten times that 0.2000 (seed 3)."
-    )
-    assert sentence in score_reading(compare(runs)[1])
-    assert not any("median" in text for text in score_reading(compare(runs[1:3])[1]))
+    assert said(compare(runs)[1])[SCATTER].rows == [["SIR-GCN", "c=4", "0.0025", "0.2000", "3"]]
+    assert SCATTER not in said(compare(runs[1:3])[1])
 
 
-def test_cost_is_told_beside_sir_gcn_and_times_where_the_models_take_turns() -> None:
-    assert score_reading(table1(run(), run(model="GCN", test=0.1)))[-2:] == [
-        "Times are compared in Table 6, where the models take turns.",
-        "Parameters: SIR-GCN 4,321; beside it: GCN 1.00x.",
+def test_cost_is_listed_beside_sir_gcn_and_the_place_of_the_times_is_named() -> None:
+    found = said(table1(run(), run(model="GCN", test=0.1)))[PARAMETERS]
+    assert found.columns == ["Model", "Least", "Most", "Ratio, least", "Ratio, largest"]
+    assert found.rows == [
+        ["GCN", "4,321", "4,321", "1.00", "1.00"],
+        ["SIR-GCN", "4,321", "4,321", "1.00", "1.00"],
     ]
+    assert found.notes == [Fact("Times are compared in", "Table 6")]
     hiv = {"experiment": "ogbg_molhiv", "table": 4, "column": "ogbg-molhiv", "metric": "roc_auc"}
     arxiv = {"experiment": "ogbn_arxiv", "table": 4, "column": "ogbn-arxiv"}
     runs = [run(**hiv), run(**arxiv, parameters=8642), run(**arxiv, model="GCN", test=0.1)]
-    assert score_reading(compare(runs)[3])[-2:] == [
-        "Times are compared in the table of training steps, where the models take turns.",
-        "Parameters: SIR-GCN 4,321 to 8,642; beside it: GCN 0.50x.",
+    found = said(compare(runs)[3])[PARAMETERS]
+    assert found.rows == [
+        ["GCN", "4,321", "4,321", "0.50", "0.50"],
+        ["SIR-GCN", "4,321", "8,642", "1.00", "1.00"],
     ]
+    assert found.notes == [Fact("Times are compared in", "the table of training steps")]
+    assert PARAMETERS not in said(table1(run()))

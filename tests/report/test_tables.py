@@ -7,14 +7,22 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sirgcn.report.cells import Comparison, compare
+from sirgcn.report import (
+    FILES,
+    Comparison,
+    Fact,
+    Run,
+    as_csv,
+    compare,
+    latex,
+    markdown,
+    print_tables,
+    read_runs,
+    render_html,
+    write_report,
+)
 from sirgcn.report.docs import summary
-from sirgcn.report.files import FILES, write_report
-from sirgcn.report.html import render_html
-from sirgcn.report.runs import Run, read_runs
-from sirgcn.report.scores import score_reading
-from sirgcn.report.tables import as_csv, latex, legend_of, markdown
-from sirgcn.report.terminal import as_rich, print_tables
+from sirgcn.strict import ConfigError
 from tests.report.fake import folder, run
 
 HOSTILE = 'x|y\n<b>&amp;</b> "q" `c` $a_b$ \\input{f} %#~^ [bold]no[/]'
@@ -52,27 +60,29 @@ def test_markdown_has_ours_below_the_papers(comparisons: tuple[Comparison, ...])
 def test_rows_that_were_reduced_in_another_way_are_named() -> None:
     short = {"reduced": True, "reduced_why": "epochs = 5"}
     runs = [run(model=model, **short) for model in ("GCN", "GIN")]
-    assert "† reduced runs: n=10: epochs = 5." in markdown(compare(runs)[0])
+    assert "\n- † reduced (n=10): epochs = 5\n" in markdown(compare(runs)[0])
     text = markdown(compare([*runs, run(model="PNA", reduced=True, reduced_why="epochs = 9")])[0])
-    assert "† reduced runs: n=10 (GCN, GIN): epochs = 5; n=10 (PNA): epochs = 9." in text
+    assert "\n- † reduced (n=10: GCN, GIN): epochs = 5\n- † reduced (n=10: PNA): epochs = 9\n" in text
 
 
 def test_notes_say_what_the_marks_mean(comparisons: tuple[Comparison, ...]) -> None:
     text = markdown(comparisons[0])
     for note in (
-        "† reduced runs: n=10: epochs = 5.",
-        "Data of our own making: n=10, n=20: 0.",
-        "▲ better, ▼ worse",
-        "Runs that failed, not in any mean: 1.",
+        "† reduced (n=10): epochs = 5",
+        "Data of our own making (n=10, n=20): 0",
+        "▲: better than the published mean ± 2 std",
+        "▼: worse than the published mean ± 2 std",
+        "Left out, failed: 1",
     ):
-        assert note in text
-    assert "The paper takes the rows other than SIR-GCN from" in markdown(comparisons[3])
+        assert f"\n- {note}\n" in text
+    assert "\n- Source of the paper's rows other than SIR-GCN: Corso et al." in markdown(comparisons[3])
     assert "reduced" not in markdown(comparisons[3])
 
 
 def test_column_of_failed_runs_alone_has_no_metric_to_tell() -> None:
     failed = run(experiment="mine", table=None, status="failed", metric="", metrics={}, history=[])
-    assert not any(line.startswith("Metric") for line in legend_of(compare([failed])[8]))
+    comparison = compare([failed])[8]
+    assert comparison.presenter.legend(comparison) == []
 
 
 def test_runtimes_carry_both_ratios(comparisons: tuple[Comparison, ...]) -> None:
@@ -136,24 +146,24 @@ def test_a_hostile_name_stays_in_its_cell() -> None:
     assert row.replace(r"\&", "").count("&") == 6
     assert list(csv.DictReader(io.StringIO(as_csv([comparison]))))[-1]["model"] == HOSTILE
     console = Console(file=io.StringIO(), width=300)
-    console.print(as_rich(comparison))
+    console.print(comparison.sheet().rich())
     assert "[bold]no[/]" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def parts_of(*names: str) -> dict[str, float]:
-    return {f"{name}{kind}": 0.5 for name in names for kind in ("", "_loss")}
+    return {f"{name}{suffix}": 0.5 for name in names for suffix in ("", "_loss")}
 
 
 def shown(runs: list[Run]) -> list[str]:
     """A table in all formats."""
     comparison = compare(runs)[0]
     console = Console(file=io.StringIO(), width=200)
-    console.print(as_rich(comparison))
+    console.print(comparison.sheet().rich())
     texts = [markdown(comparison), latex(comparison), render_html([comparison])]
     return [*texts, console.file.getvalue()]  # type: ignore[attr-defined]
 
 
-def test_a_split_without_a_test_part_has_a_dash_and_a_sentence() -> None:
+def test_a_split_without_a_test_part_has_a_dash_and_a_note() -> None:
     runs = [run(metrics=parts_of("train", "val")), run(model="GIN", test=0.8), run(model="GIN", test=0.8, seed=1)]
     for text in shown(runs):
         assert "the split has no test part" in text
@@ -162,10 +172,12 @@ def test_a_split_without_a_test_part_has_a_dash_and_a_sentence() -> None:
         assert "0 runs" not in text
     comparison = compare(runs)[0]
     assert grid(markdown(comparison))["SIR-GCN", "ours"][0] == "-"
-    assert "- No score (-): n=10: the split has no test part" in markdown(comparison)
-    assert score_reading(compare(runs[:1])[0]) == []
-    assert "of those in full" not in summary(compare(runs[:1]))
-    assert "run in full 0, reduced 0" in summary(compare(runs[:1]))
+    assert "\n- No score (-) (n=10): the split has no test part\n" in markdown(comparison)
+    (alone, *_) = compare(runs[:1])
+    assert alone.presenter.reading(alone) == []
+    counts = {str(name): count for name, count in summary(compare(runs[:1])).rows}
+    assert counts.pop("in the paper's tables") == "182"
+    assert set(counts.values()) == {"0"}
     (row,) = (
         row
         for row in csv.DictReader(io.StringIO(as_csv([comparison])))
@@ -177,8 +189,10 @@ def test_a_split_without_a_test_part_has_a_dash_and_a_sentence() -> None:
 def test_a_score_that_is_not_a_number_is_told_with_its_seed_and_ranks_nowhere() -> None:
     runs = [run(metrics={**parts_of("train"), "test": None}, seed=3), run(model="GIN", test=0.8)]
     for text in shown(runs):
-        assert "nan is a score that is not a number, in a run of the mean: SIR-GCN, n=10 (seed 3)" in text
-    assert not any("pairs of models" in sentence for sentence in score_reading(compare(runs)[0]))
+        assert "(n=10): SIR-GCN, seed 3" in text.replace("</b>", "")
+    (comparison, *_) = compare(runs)
+    assert Fact("Score that is not a number", "SIR-GCN, seed 3", "n=10") in comparison.presenter.notes(comparison)
+    assert not any("Pairs of models" in sheet.title for sheet in comparison.presenter.reading(comparison))
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1+1", "\r=1+1", '=HYPERLINK("x","y")'])
@@ -196,5 +210,5 @@ def test_a_report_is_four_files(tmp_path: Path, comparisons: tuple[Comparison, .
     assert all(path.stat().st_size > 1000 for path in written)
     assert "## Table 8: Asymptotic runtime complexity." in written[1].read_text("utf-8")
     assert [path.name for path in write_report(comparisons, tmp_path, ["tables.csv"])] == ["tables.csv"]
-    with pytest.raises(ValueError, match=r"expected files among report.html, .*, got tables.pdf"):
+    with pytest.raises(ConfigError, match=r"file of a report: expected one of report.html, .*, got 'tables.pdf'"):
         write_report(comparisons, tmp_path, ["tables.pdf"])

@@ -1,4 +1,4 @@
-"""What the laws of the theory are tried on: samples with repeated points, pseudometrics of every kind, multisets."""
+"""Inputs for the laws of the theory: samples with repeated points, all sorts of pseudometrics, multisets."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from sirgcn.nn import SIRConv
+from sirgcn.testing import Graph
 from sirgcn.theory import (
     Pseudometric,
     discrete,
@@ -18,7 +19,6 @@ from sirgcn.theory import (
     manhattan,
     squared_score,
 )
-from tests.laws import Graph
 
 SIGMAS = ("relu", "gelu", "tanh", "leaky_relu(0.2)")
 

@@ -12,6 +12,7 @@ from torch_geometric.nn import GCNConv
 
 from sirgcn import SIRGCN, SIRConv
 from sirgcn.nn import CONVS, make_conv
+from sirgcn.testing import Graph, graphs
 from sirgcn.theory import (
     Pseudometric,
     collisions,
@@ -24,7 +25,6 @@ from sirgcn.theory import (
     squared_score,
 )
 from sirgcn.theory.collisions import _ROWS
-from tests.laws import Graph, graphs
 from tests.theory.draws import comparable_graphs, layer, seeded
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sirgcn.nn import SIRConv
 from sirgcn.ops import Neighbors
+from sirgcn.testing import Graph, graphs
 from sirgcn.theory import (
     centred_kernel,
     check_axioms,
@@ -34,7 +35,6 @@ from sirgcn.theory import (
     violating_example,
 )
 from sirgcn.theory.pseudometrics import row_distances
-from tests.laws import Graph, graphs
 from tests.theory.draws import Metric, Squares, comparable_graphs, layer, metrics, points, seeded
 
 # Sums of up to 49 squares cancel in D^2, of which a root leaves half of the digits.

@@ -1,11 +1,12 @@
 """Time and memory against peers, as ratios in one run: what `make bench` runs.
 
-`python -m sirgcn.bench --help` lists the options; `sirgcn.bench.record` describes the JSON.
+`python -m sirgcn.bench --help` lists the options; `sirgcn.bench.records` describes the records.
 """
 
 from sirgcn.bench.graphs import SHAPES, Graph, LeftOut, Shape
 from sirgcn.bench.memory import Case, measure_memory
 from sirgcn.bench.peers import PEERS, SUITES, Peer, Problem
+from sirgcn.bench.records import Results, Session, read_results
 from sirgcn.bench.targets import TARGETS, Target
 from sirgcn.engine.timing import Effort, interleave
 
@@ -20,8 +21,11 @@ __all__ = [
     "LeftOut",
     "Peer",
     "Problem",
+    "Results",
+    "Session",
     "Shape",
     "Target",
     "interleave",
     "measure_memory",
+    "read_results",
 ]

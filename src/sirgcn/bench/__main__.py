@@ -1,8 +1,9 @@
-"""`python -m sirgcn.bench`: measure, print tables, keep the record as JSON, draw plots."""
+"""`python -m sirgcn.bench`: measure, print tables, append records, draw plots."""
 
 import argparse
-import json
 import os
+import platform
+import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,28 +14,30 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from sirgcn.bench.graphs import DRAWN, SHAPES
 from sirgcn.bench.peers import OURS, PEERS
 from sirgcn.bench.plots import write_plots
-from sirgcn.bench.record import Record, with_allocator
-from sirgcn.bench.run import PARTS, Plan, steps
+from sirgcn.bench.records import Session, read_results
+from sirgcn.bench.run import PARTS, Plan, Step, steps
 from sirgcn.bench.tables import markdown, print_tables, render_page
 from sirgcn.engine.environment import ALLOCATOR
 from sirgcn.engine.timing import Effort
 from sirgcn.files import write_atomic
 
-# A sample of the quick form lasts 20 ms at least, and a slow peer is given up early.
+# A sample of the quick form lasts at least 20 ms, and a slow peer drops out early.
 QUICK = Effort(repeats=5, sample_seconds=0.02, run_seconds=0.6)
 FULL = Effort(repeats=15, sample_seconds=0.1, run_seconds=20.0)
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """The options of the command line."""
     families = sorted({peer.label for peer in PEERS if peer.label != OURS})
     parser = argparse.ArgumentParser(
         allow_abbrev=False,
         prog="python -m sirgcn.bench",
-        description="Time and peak memory of sirgcn against its peers, interleaved in one run and given as ratios to "
-        "ours: a table in the terminal, a record as JSON, plots.",
-        epilog="Real graphs are measured when their files are there: SIRGCN_DATA names the data folder. The quick form "
-        "leaves out what takes long and says so; Ctrl-C ends a run and keeps what it has measured.",
+        description="Measure the time and the peak memory of sirgcn against its peers. All peers are interleaved in "
+        "one run, and figures are ratios to ours. The command prints tables, appends records to a file and draws "
+        "plots.",
+        epilog="Real graphs are measured where their files are found: SIRGCN_DATA names the data folder. The quick "
+        "form leaves out what takes long and says so. Ctrl-C ends a run; the same command continues it as long as the "
+        "commit, the settings and the machine are the same.",
     )
     parser.add_argument("--full", action="store_true", help="every peer on every graph, more repetitions")
     parser.add_argument(
@@ -42,17 +45,22 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         nargs="+",
         choices=SHAPES,
         metavar="SHAPE",
-        help=f"of {', '.join(SHAPES)}; default: those that are drawn, with --full also the real ones",
+        help=f"graphs among {', '.join(SHAPES)}; default: the generated ones, with --full also the real ones",
     )
     parser.add_argument(
-        "--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=f"of {', '.join(PARTS)}"
+        "--parts",
+        nargs="+",
+        choices=PARTS,
+        default=list(PARTS),
+        metavar="PART",
+        help=f"what to measure, among {', '.join(PARTS)}; default: everything",
     )
     parser.add_argument(
         "--peers",
         nargs="+",
         choices=families,
         metavar="PEER",
-        help=f"beside ours, of {', '.join(map(repr, families))}; default: all",
+        help=f"peers beside ours, among {', '.join(map(repr, families))}; default: all",
     )
     parser.add_argument(
         "--threads",
@@ -64,53 +72,62 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--repeats", type=int, help=f"samples of each peer; default: {QUICK.repeats}, with --full {FULL.repeats}"
     )
-    parser.add_argument("--output", type=Path, help="default: bench-results/quick.json, with --full full.json")
-    parser.add_argument("--render", type=Path, metavar="JSON", help="print a record as Markdown and measure nothing")
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="with --render: write it between the page's markers")
+    parser.add_argument(
+        "--output", type=Path, help="the file of records; default: bench-results/quick.jsonl, with --full full.jsonl"
+    )
+    parser.add_argument("--fresh", action="store_true", help="begin a new run and do not continue the last one")
+    parser.add_argument("--render", type=Path, metavar="FILE", help="print records as Markdown and measure nothing")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="with --render: write between the markers of a page")
     args = parser.parse_args(arguments)
     if args.into is not None and args.render is None:
-        parser.error("--into: expected --render with the record that is to be written into the page")
+        parser.error("--into: expected --render with the records that are to be written into the page")
     return args
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print, write."""
+    """Run the command line: render records, or measure."""
     args = parse(arguments)
     if args.render is not None:
-        record = json.loads(args.render.read_text())
-        if args.into is None:
-            print(markdown(record), end="")
-        else:
-            write_atomic(args.into, render_page(args.into.read_text("utf-8"), record).encode())
+        render(args.render, args.into)
         return
+    form = "full" if args.full else "quick"
+    output = args.output or Path(f"bench-results/{form}.jsonl")
+    plan = plan_of(args)
+    settings = {"form": form, "effort": vars(plan.effort), "threads": list(plan.threads)}
+    session = Session(output, settings, args.fresh)
+    console = Console()
+    if not console.is_terminal:
+        # Tables in a file or a log need not be folded.
+        console = Console(width=160)
+    measure(plan, session, console)
+    print_tables(session.results, console)
+    print_settings(session, console)
+    plots = write_plots(session.results, output.with_suffix(""))
+    console.print(f"Written: {', '.join(map(str, [output, *plots]))}")
+
+
+def render(path: Path, page: Path | None) -> None:
+    """Print the tables of a file of records as Markdown, or write them into a page."""
+    results = read_results(path)
+    if page is None:
+        print(markdown(results), end="")
+    else:
+        write_atomic(page, render_page(page.read_text("utf-8"), results).encode())
+
+
+def plan_of(args: argparse.Namespace) -> Plan:
+    """What the options ask to measure."""
     effort = FULL if args.full else QUICK
     if args.repeats is not None:
         effort = Effort(args.repeats, effort.sample_seconds, effort.run_seconds)
     shapes = args.shapes or (SHAPES if args.full else DRAWN)
-    plan = Plan(
-        args.full,
-        tuple(SHAPES[name] for name in shapes),
-        tuple(args.parts),
-        tuple(args.threads),
-        effort,
-        None if args.peers is None else tuple(args.peers),
-    )
-    form = "full" if args.full else "quick"
-    output = args.output or Path(f"bench-results/{form}.json")
-    measured = Record(output, {"form": form, "effort": vars(effort), "threads": list(plan.threads)})
-    console = Console()
-    if not console.is_terminal:
-        # In a file or a log, tables need not fold.
-        console = Console(width=160)
-    _measure(plan, measured, console)
-    print_tables(measured.data, console)
-    _print_settings(measured, console)
-    console.print(
-        f"Written: {output}, {', '.join(str(path) for path in write_plots(measured.data, output.with_suffix('')))}"
-    )
+    families = None if args.peers is None else tuple(args.peers)
+    chosen = tuple(SHAPES[name] for name in shapes)
+    return Plan(args.full, chosen, tuple(args.parts), tuple(args.threads), effort, families)
 
 
-def _measure(plan: Plan, record: Record, console: Console) -> None:
+def measure(plan: Plan, session: Session, console: Console) -> None:
+    """Take the steps that are left, and show what is measured and what is left."""
     columns = (
         SpinnerColumn(),
         BarColumn(20),
@@ -118,26 +135,37 @@ def _measure(plan: Plan, record: Record, console: Console) -> None:
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    # Four times a second, so that drawing the line costs no time that is measured.
+    # Four times a second, so that drawing the line takes no time that is measured.
     with Progress(*columns, console=console, transient=True, refresh_per_second=4) as progress:
         task = progress.add_task("starting")
-        todo = steps(plan, record, lambda text: progress.update(task, description=text))
-        progress.update(task, total=len(todo))
+        todo = steps(plan, session, lambda text: progress.update(task, description=text))
+        left = [step for step in todo if not step.is_done]
+        progress.update(task, total=len(todo), completed=len(todo) - len(left))
+        if session.is_continued:
+            console.print(f"Continues the run of {session.begun}: {len(left)} of {len(todo)} steps are left.")
         try:
-            for title, step in todo:
-                progress.update(task, description=title)
-                if not console.is_terminal:
-                    console.print(f"{progress.tasks[0].elapsed or 0:6.0f} s  {title}", highlight=False)
-                step()
+            for step in left:
+                progress.update(task, description=step.title)
+                _print_step(step, todo, progress.tasks[0].elapsed or 0.0, console)
+                step.measure()
                 progress.advance(task)
         except KeyboardInterrupt:
-            record.data["settings"]["interrupted"] = True
-            console.print("Interrupted: what follows is what was measured until now.", style="yellow")
-    record.write()
+            console.print(
+                "Interrupted: the tables show what was measured. The same command continues the run.", style="yellow"
+            )
 
 
-def _print_settings(record: Record, console: Console) -> None:
-    facts = record.data["environment"]
+def _print_step(step: Step, todo: list[Step], elapsed: float, console: Console) -> None:
+    """A line in a log about a step that begins; a terminal shows the progress bar instead."""
+    if not console.is_terminal:
+        console.print(
+            f"[{todo.index(step) + 1}/{len(todo)}] {elapsed:6.0f} s  {step.title}", highlight=False, markup=False
+        )
+
+
+def print_settings(session: Session, console: Console) -> None:
+    """Print the machine, the versions, the settings of the allocator, and how to read the ratios."""
+    facts = session.results.environment
     kept = ", ".join(f"{name}={value}" for name, value in facts["allocator"].items())
     counted = ", ".join(f"{name}={value}" for name, value in facts["allocator_for_memory"].items())
     console.print(
@@ -149,12 +177,19 @@ def _print_settings(record: Record, console: Console) -> None:
     )
     if facts["native"] is None:
         console.print(f"Ours is not the native backend: {facts['backends']['native']}", style="bold red")
-    if any(value is None for value in facts["allocator"].values()):
+    if None in facts["allocator"].values():
         console.print(f"Not glibc: the allocator was not set ({', '.join(ALLOCATOR)}).", style="yellow")
 
 
+def restart_with_allocator() -> None:
+    """Start the process again with the settings of the allocator, which glibc reads once, before Python runs."""
+    if sys.platform == "linux" and platform.libc_ver()[0] == "glibc" and not ALLOCATOR.keys() <= os.environ.keys():
+        # Settings that are there already are the user's and stay.
+        os.execve(sys.executable, sys.orig_argv, ALLOCATOR | os.environ)
+
+
 if __name__ == "__main__":
-    with_allocator()
-    # PyG and torch warn of their own deprecations and betas.
+    restart_with_allocator()
+    # PyG and torch warn of deprecations and betas of their own.
     warnings.simplefilter("ignore")
     main()

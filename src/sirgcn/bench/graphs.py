@@ -1,6 +1,6 @@
-"""The graphs that are measured: drawn ones in the shape of known data sets, and real ones where the data are at hand.
+"""The graphs of the benchmark: generated ones in the shape of known data sets, and real ones whose data are found.
 
-Edges are sorted by source, then target, as PyG's `to_undirected` and loaders leave them.
+Edges are sorted by source, then by target, which is the order in which PyG's `to_undirected` and loaders give them.
 """
 
 import functools
@@ -14,24 +14,37 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from sirgcn.data import DataError, Graphs, load
-from sirgcn.data.images import Images, read_images
-from sirgcn.data.superpixels import superpixel_graphs
+from sirgcn.data.sets.images import Images, read_images
+from sirgcn.data.sets.superpixels import superpixel_graphs
 
 
 class Graph(NamedTuple):
-    """A graph, or a batch of graphs as one: `edge_index` `[2, E]`, sources first."""
+    """A graph, or a batch of graphs as one graph: `edge_index` `[2, E]`, sources first.
+
+    >>> Graph(torch.tensor([[0, 1], [1, 0]]), num_nodes=2).edge_index.shape
+    torch.Size([2, 2])
+    """
 
     edge_index: Tensor
     num_nodes: int
 
 
 class LeftOut(Exception):
-    """What cannot be measured here, and why."""
+    """Something cannot be measured on this machine; the text is the reason.
+
+    >>> raise LeftOut("needs about 18 GB of memory, 6 GB are free")
+    Traceback (most recent call last):
+    sirgcn.bench.graphs.LeftOut: needs about 18 GB of memory, 6 GB are free
+    """
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A graph and the width at which it is measured; `build` can be sent to another process."""
+    """A graph and the width at which it is measured. `build` can be pickled, because another process may call it.
+
+    >>> Shape("tiny", 8, "2 random molecules", functools.partial(molecules, graphs=2)).build().num_nodes
+    46
+    """
 
     name: str
     channels: int
@@ -40,10 +53,16 @@ class Shape:
 
 
 def molecules(graphs: int = 128, nodes: int = 23, rings: int = 3) -> Graph:
-    """Random trees of `nodes` atoms with `rings` more bonds: 2 * (nodes - 1 + rings) directed edges each."""
+    """Random trees of `nodes` atoms with `rings` more bonds each.
+
+    A molecule has 2 * (nodes - 1 + rings) directed edges.
+
+    >>> molecules(graphs=2).edge_index.size(1)
+    100
+    """
     random = np.random.default_rng(0)
     child = np.arange(1, nodes)
-    # A parent among the last four atoms: chains with branches, as molecules are.
+    # The parent is one of the last four atoms, which gives chains with branches, as in molecules.
     parent = child - random.integers(1, np.minimum(child, 4) + 1, (graphs, nodes - 1))
     ring = np.sort(random.permuted(np.tile(np.arange(nodes), (graphs, rings, 1)), axis=2)[..., :2])
     first = np.concatenate([parent, ring[..., 0]], 1) + nodes * np.arange(graphs)[:, None]
@@ -52,14 +71,22 @@ def molecules(graphs: int = 128, nodes: int = 23, rings: int = 3) -> Graph:
 
 
 def bipartite(graphs: int = 256, side: int = 30) -> Graph:
-    """Complete bipartite graphs from `side` keys to `side` queries, as DictionaryLookup has them."""
+    """Complete bipartite graphs from `side` keys to `side` queries, as in DictionaryLookup.
+
+    >>> bipartite(graphs=2, side=3).edge_index.size(1)
+    18
+    """
     key, query = np.divmod(np.arange(side * side), side)
     offset = 2 * side * np.arange(graphs)[:, None]
     return _sorted((key + offset).ravel(), (query + side + offset).ravel(), graphs * 2 * side)
 
 
 def chain(nodes: int, edges: int) -> Graph:
-    """A chain of nodes, as words in a text, with random links of near nodes up to `edges` directed edges."""
+    """A chain of nodes, like the words of a text, with random links between near nodes, `edges` directed edges in all.
+
+    >>> chain(nodes=10, edges=30).edge_index.size(1)
+    30
+    """
     random = np.random.default_rng(0)
     links = edges // 2 - (nodes - 1)
     start = random.integers(0, nodes - 1, links)
@@ -69,9 +96,13 @@ def chain(nodes: int, edges: int) -> Graph:
 
 
 def power_law(nodes: int, edges: int, exponent: float = 0.5) -> Graph:
-    """Undirected edges whose ends are drawn with weights rank^-exponent: degrees of a power law, hubs at random places.
+    """A graph whose degrees follow a power law, with the hubs at random places.
 
-    An exponent of 0 draws them evenly.
+    The ends of the undirected edges are drawn with weights rank^-exponent. An exponent of 0 gives all nodes the same
+    weight.
+
+    >>> power_law(nodes=10, edges=30).edge_index.size(1)
+    30
     """
     random = np.random.default_rng(0)
     weight = np.cumsum(np.arange(1, nodes + 1) ** -exponent)
@@ -81,7 +112,11 @@ def power_law(nodes: int, edges: int, exponent: float = 0.5) -> Graph:
 
 
 def evenly(nodes: int, edges: int) -> Graph:
-    """Directed edges between random nodes, sorted by source; quick to draw at any size."""
+    """Directed edges between random nodes. Drawing them is fast at any size.
+
+    >>> evenly(nodes=10, edges=30).edge_index.size(1)
+    30
+    """
     source = torch.sort(torch.randint(nodes, (edges,), generator=torch.Generator().manual_seed(0)))[0]
     target = torch.randint(nodes, (edges,), generator=torch.Generator().manual_seed(1))
     return Graph(torch.stack([source, target]), nodes)
@@ -121,7 +156,7 @@ SHAPES: dict[str, Shape] = {
         Shape("real_tolokers", 256, "the tolokers graph", real_tolokers),
     )
 }
-"""The graphs on which time is measured, by name; those that are called real need its files in the data root."""
+"""The graphs on which time is measured, by name. Those whose names start with `real_` need files in the data root."""
 
 DRAWN = tuple(name for name in SHAPES if not name.startswith("real_"))
 """The shapes that need no data."""

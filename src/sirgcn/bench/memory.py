@@ -1,7 +1,7 @@
-"""Peak memory of one pass, in a process of its own.
+"""The peak memory of one pass, measured in a process of its own.
 
-What is reported is what the pass adds to the memory that the graph, its grouping, the inputs and the parameters take:
-the output, the incoming gradient, all gradients, and whatever the implementation keeps in between.
+The graph, its grouping, the inputs and the parameters are there before the pass. What counts is the memory that the
+pass adds: the output, the incoming gradient, all gradients, and what the implementation keeps in between.
 """
 
 import ctypes
@@ -22,8 +22,8 @@ from sirgcn.bench.graphs import LeftOut, Shape, evenly
 from sirgcn.bench.peers import AGGREGATION, BOTH, COMPILED, LAYER, MAX, MLP, OURS, PEERS, Peer, Problem
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
-"""Settings of glibc under which every large block goes back to the system when it is freed, so that the peak of the
-process is that of the memory in use."""
+"""Settings of glibc under which a large block goes back to the system as soon as it is freed. The peak of the process
+is then that of the memory in use."""
 
 LARGE = Shape(
     "sixteen_million", 64, "1M nodes, 16M edges", functools.partial(evenly, nodes=1_000_000, edges=16_000_000)
@@ -34,12 +34,16 @@ SCRATCH = tuple(
     Shape(f"{name}_edges", 128, f"20,000 nodes, {edges:,} edges", functools.partial(evenly, 20_000, edges))
     for name, edges in (("few", 250_000), ("many", 1_000_000))
 )
-"""Two graphs of the same nodes, one with four times the edges: scratch memory must not tell them apart."""
+"""Two graphs with the same nodes, one of them with four times the edges: both must need the same scratch memory."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A pass whose memory is measured."""
+    """A pass whose memory is measured.
+
+    >>> Case("layer", "GCNConv", LARGE, "forward", threads=1).find().label
+    'GCNConv'
+    """
 
     suite: str
     peer: str
@@ -48,12 +52,18 @@ class Case:
     threads: int
 
     def find(self) -> Peer:
-        """Its entry in the table of peers."""
+        """The peer of this case in the table of peers."""
         return next(peer for peer in PEERS if (peer.suite, peer.name) == (self.suite, self.peer))
 
 
 def cases(full: bool, shapes: tuple[Shape, ...], threads: int) -> list[Case]:
-    """What a form measures: the large graph and the scratch of the tiled forms; with `full` every peer on `shapes`."""
+    """The cases of a form of the benchmark: the large graph, and the scratch memory of the tiled layers.
+
+    The full form also has every peer of the aggregation and of the layer on every shape.
+
+    >>> len(cases(full=False, shapes=(), threads=1))
+    6
+    """
     found = [Case(AGGREGATION, OURS, LARGE, BOTH, threads), Case(LAYER, OURS, LARGE, BOTH, threads)]
     if full:
         found.append(Case(AGGREGATION, "eager, propagate", LARGE, BOTH, threads))
@@ -74,13 +84,20 @@ def cases(full: bool, shapes: tuple[Shape, ...], threads: int) -> list[Case]:
 
 
 def measure_memory(case: Case) -> dict[str, int]:
-    """The bytes that the pass adds to the peak (`added_bytes`), and the peak with all inputs (`peak_bytes`).
+    """Measure the memory of a pass in a new process.
+
+    Returns:
+        The bytes that the pass adds to the peak (`added_bytes`), and the peak with all inputs (`peak_bytes`).
 
     Raises:
-        LeftOut: the peer does not apply, does not fit, or failed.
+        LeftOut: the peer does not fit into the memory, or it failed.
+
+    >>> from sirgcn.bench import SHAPES
+    >>> sorted(measure_memory(Case("layer", "ours", SHAPES["molecules"], "forward", threads=1)))
+    ['added_bytes', 'peak_bytes']
     """
     context = multiprocessing.get_context("forkserver")
-    # The server loads torch and PyG once; a process that it forks starts with them and without threads.
+    # The server imports torch and PyG once. A process that it forks has them from the start, and no threads.
     context.set_forkserver_preload([__name__])
     receiver, sender = context.Pipe(duplex=False)
     with _allocator():
@@ -90,7 +107,7 @@ def measure_memory(case: Case) -> dict[str, int]:
     try:
         answer: dict[str, int] | str = receiver.recv()
     except EOFError:
-        answer = "the process was killed, most likely for want of memory"
+        answer = "the process was killed, most likely because the memory was full"
     process.join()
     if isinstance(answer, str):
         raise LeftOut(answer)
@@ -122,14 +139,14 @@ def _measure(case: Case) -> dict[str, int]:
     torch.set_num_threads(case.threads)
     torch.manual_seed(0)
     peer = case.find()
-    # The same pass on a tiny graph loads every library.
+    # The same pass on a tiny graph makes the process load every library that it needs.
     tiny = Problem(evenly(64, 512), case.shape.channels, case.threads)
     peer.make(tiny).run(case.mode, torch.ones_like)
     problem = Problem(case.shape.build(), case.shape.channels, case.threads)
     check_fit(peer, problem)
     work = peer.make(problem)
     if peer.family == COMPILED:
-        # The compiler's own memory is not that of the pass.
+        # The memory of the compiler does not count.
         work.run(case.mode, torch.ones_like)
     give_back()
     before = _reset_peak()
@@ -139,7 +156,7 @@ def _measure(case: Case) -> dict[str, int]:
 
 
 def give_back() -> None:
-    """Hand free memory back to the system, where the C library can."""
+    """Return free memory to the system, where the C library can do that."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
@@ -147,7 +164,11 @@ def give_back() -> None:
 
 
 def check_fit(peer: Peer, problem: Problem) -> float:
-    """The bytes that the peer needs at once, estimated, refused where they are not to be had without swapping."""
+    """Estimate the bytes that a peer needs at once.
+
+    Raises:
+        LeftOut: the machine does not have that much free memory.
+    """
     needed = peer.copies * problem.edge_bytes
     available = _kibibytes("/proc/meminfo", "MemAvailable")
     if available is not None and needed > 0.85 * available:
@@ -156,7 +177,7 @@ def check_fit(peer: Peer, problem: Problem) -> float:
 
 
 def _reset_peak() -> int:
-    """Memory now, from which the peak counts anew where the system allows it."""
+    """Reset the peak of this process where the system allows it, and return the memory that it uses now."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -165,8 +186,8 @@ def _reset_peak() -> int:
 
 
 def peak_bytes() -> int:
-    """The peak of this process's memory since it started, or since it was counted anew."""
-    # Not ru_maxrss where it can be avoided: a process inherits that of the one which started it.
+    """The peak of the memory of this process since its start, or since the peak was reset."""
+    # A process inherits ru_maxrss from the process that started it, so this is only for systems without /proc.
     peak = _kibibytes("/proc/self/status", "VmHWM")
     if peak is None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

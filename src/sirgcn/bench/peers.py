@@ -1,7 +1,8 @@
 """What is compared: our operation and layers, and the peers that do the same work or work of the same size.
 
-A suite is a question, and all its peers get the same graph, width and inputs (float32). Peers of one family are
-settings of one thing; the fastest of them stands for it. `ours` is what the others are divided by.
+A suite is one question. All its peers get the same graph, width and inputs (float32). The peers of a family are
+settings of the same thing, and the fastest of them stands for the family. The times of all peers are divided by the
+time of `ours`.
 """
 
 import functools
@@ -30,7 +31,12 @@ OURS, COMPILED, LINEAR = "ours", "torch.compile", "ours, linear layers alone"
 
 
 class Problem:
-    """A graph and the tensors on it that the peers of a suite share; each is made when first asked for."""
+    """A graph, and the tensors on it that the peers of a suite share. A tensor is drawn when it is first used.
+
+    >>> problem = Problem(Graph(torch.tensor([[0, 1], [1, 0]]), num_nodes=2), channels=8, threads=1)
+    >>> problem.x.shape, problem.edge_bytes
+    (torch.Size([2, 8]), 64)
+    """
 
     def __init__(self, graph: Graph, channels: int, threads: int) -> None:
         self.edge_index, self.num_nodes = graph
@@ -50,12 +56,12 @@ class Problem:
 
     @functools.cached_property
     def neighbors(self) -> Neighbors:
-        """The grouped edges, built outside of what is timed."""
+        """The grouped edges. They are built before the time is taken."""
         return Neighbors.from_edge_index(self.edge_index, self.num_nodes)
 
     @functools.cached_property
     def x(self) -> Tensor:
-        """Node features (in a layer) or the query."""
+        """The node features of a layer, or the query of an aggregation."""
         return self._draw(self.num_nodes)
 
     @functools.cached_property
@@ -70,7 +76,7 @@ class Problem:
 
     @functools.cached_property
     def upstream(self) -> Tensor:
-        """The gradient that arrives from above."""
+        """The incoming gradient of the output."""
         return self._draw(self.num_nodes).detach()
 
     def csr(self, edge_index: Tensor, values: Tensor, dtype: torch.dtype) -> Tensor:
@@ -88,13 +94,13 @@ class Problem:
 
 @dataclass(frozen=True)
 class Work:
-    """One forward pass as a call, and the tensors whose gradients its backward pass computes."""
+    """One forward pass as a call, and the tensors whose gradients the backward pass computes."""
 
     forward: Callable[[], Any]
     leaves: tuple[Tensor, ...] = ()
 
     def run(self, mode: str, upstream: Callable[[Tensor], Tensor]) -> None:
-        """The pass of that mode; `upstream` gives the gradient of the output."""
+        """Do one pass in a mode; `upstream` returns the gradient of the output."""
         if mode == FORWARD:
             with torch.no_grad():
                 self.forward()
@@ -105,18 +111,22 @@ class Work:
 
 @dataclass(frozen=True)
 class Peer:
-    """One column of a suite.
+    """An implementation that is measured in a suite.
 
     Attributes:
-        suite: the question it belongs to.
-        name: its own name.
-        make: its work on a problem.
-        what: what exactly is run.
-        copies: edges-by-channels tensors that forward+backward hold at once, estimated: what would not fit is left out.
-        family: the thing of which this is one setting; by default its name.
-        modes: the modes that it is measured in.
-        quick: the shapes of the quick form, None for all that are small enough.
-        min_threads: with fewer threads it is the same as another peer.
+        suite: the suite that the peer belongs to.
+        name: the name of the peer.
+        make: builds the work of the peer on a problem.
+        what: what exactly is run, for the table of peers.
+        copies: an estimate of how many edges-by-channels tensors forward+backward hold at once. A peer that would not
+            fit into the memory is left out.
+        family: the thing of which this peer is one setting; empty for a peer with a single setting.
+        modes: the modes in which the peer is measured.
+        quick: the shapes of the quick form; None for all shapes that are small enough.
+        min_threads: with fewer threads, this peer would be the same as another one.
+
+    >>> Peer("layer", "GCNConv, cached", lambda problem: Work(lambda: None), "normalised once", family="GCNConv").label
+    'GCNConv'
     """
 
     suite: str
@@ -131,7 +141,7 @@ class Peer:
 
     @property
     def label(self) -> str:
-        """The family, or its own name where it has none."""
+        """The family, or the name of a peer without a family."""
         return self.family or self.name
 
 
@@ -173,10 +183,10 @@ def _eager(problem: Problem, propagate: bool, with_edge: bool = False) -> Work:
 
 def _compiled(problem: Problem, serial: bool) -> Work:
     q, k, edge_index = problem.x, problem.key, problem.edge_index
-    # Inductor writes the number of threads into the code it generates.
+    # Inductor writes the number of threads into the code that it generates.
     options: dict[str, Any] = {"cpp.threads": 1 if serial else problem.threads}
 
-    # A function of its own, so that torch._dynamo keeps no code of another setting for it.
+    # A new function each time: torch._dynamo would reuse the code of another setting.
     def aggregate(query: Tensor, key: Tensor, edge_index: Tensor) -> Tensor:
         return _index_add(query, key, edge_index)
 
@@ -197,7 +207,7 @@ def _layer(problem: Problem, conv: nn.Module, *graph: Any) -> Work:
 
 
 def as_plain(network: nn.Module) -> nn.Module:
-    """The network with PyG's `propagate` and PyG's linear layers, that is torch's products, in place of ours."""
+    """Make a network use PyG's `propagate` and PyG's linear layers, which multiply by torch, and return it."""
     for module in network.modules():
         if isinstance(module, SIRConv):
             module.fused = False
@@ -243,7 +253,7 @@ def _pna(problem: Problem) -> Work:
 
 
 def _egc(d: int) -> nn.Module:
-    # The default of 8 heads where the width allows it.
+    # PyG's default is 8 heads, which must divide the width.
     return pyg.EGConv(d, d, num_heads=next(heads for heads in (8, 5, 4, 3, 2, 1) if d % heads == 0))
 
 
@@ -266,9 +276,9 @@ SUITES = {
     MLP: "SIRConv with the sigma ReLU, Linear, ReLU: tiled against all messages at once; gradients as for layers",
     BUILD: "Grouping the edges by target and by source, against the forward pass of our layer",
 }
-"""The suites and what each of them measures."""
+"""The suites, and what each of them measures."""
 
-# For the quick form: one small and one large graph are worth a compilation; where no target asks, small graphs do.
+# The quick form compiles for one small and one large graph only. Peers without a target get the small graphs.
 _COMPILE_QUICK = ("molecules", "tolokers")
 _SMALL = ("molecules", "bipartite")
 

@@ -1,152 +1,160 @@
-"""A record as tables: in the terminal, or as Markdown for the documentation."""
+"""The figures of a run as tables of `sirgcn.report`: in the terminal, or as Markdown for the documentation."""
 
 from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable
 
 from rich.console import Console
-from rich.table import Table
 
 from sirgcn.bench.peers import AGGREGATION, BOTH, LAYER, LINEAR, MODES, OURS, SUITES
-from sirgcn.bench.targets import best
+from sirgcn.bench.records import MEMORY, TIMES, Results, Row
+from sirgcn.bench.targets import best, check
+from sirgcn.report.sheets import Entry, Fact, Sheet, Styled
+
+_ALWAYS = ("Peers", "Environment")
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """A table: a title, the names of its columns, its rows, and remarks below it."""
+def sheets(results: Results) -> list[Sheet]:
+    """Every table for which a run has figures, with the peers and the environment at the end.
 
-    title: str
-    columns: list[str]
-    rows: list[list[str]]
-    notes: list[str] = field(default_factory=list)
-
-
-def sheets(record: dict[str, Any]) -> list[Sheet]:
-    """Every table for which the record has figures."""
-    threads = sorted({row["threads"] for row in record["times"]}, reverse=True)
-    found = [_targets(record), _shares(record)]
-    found += [_suite(record, suite, mode, count) for suite in SUITES for count in threads for mode in MODES]
-    found += [_training(record), _memory(record), _scaling(record), _shapes(record), _peers(record)]
-    found.append(_environment(record))
+    >>> [sheet.title for sheet in sheets(Results(environment={"cpu": "a"}))]
+    ['Environment']
+    """
+    threads = sorted({row["threads"] for row in results.times}, reverse=True)
+    found = [_targets(results), _shares(results)]
+    found += [_suite(results, suite, mode, count) for suite in SUITES for count in threads for mode in MODES]
+    found += [_training(results), _memory(results), _scaling(results), _ratios(results), _shapes(results)]
+    found += [_peers(results), _environment(results)]
     return [sheet for sheet in found if sheet.rows]
 
 
-def print_tables(record: dict[str, Any], console: Console) -> None:
-    """The tables in the terminal; the remarks say what was left out and why."""
-    for sheet in sheets(record):
-        if sheet.title.startswith(("Peers", "Environment")):
-            continue
-        table = Table(title=sheet.title, title_justify="left", title_style="bold")
-        for place, column in enumerate(sheet.columns):
-            table.add_column(column, justify="right" if place else "left", overflow="fold")
-        for row in sheet.rows:
-            colour = {"yes": "green", "NO": "bold red"}.get(row[-1])
-            table.add_row(*row, style=colour)
-        console.print(table)
-        for note in sheet.notes:
-            console.print(f"  {note}", style="dim", highlight=False)
+def print_tables(results: Results, console: Console) -> None:
+    """Print the tables except those of the peers and of the environment. Notes say what was left out and why."""
+    for sheet in sheets(results):
+        if sheet.title not in _ALWAYS:
+            console.print(sheet.rich())
 
 
-def markdown(record: dict[str, Any]) -> str:
-    """The tables as Markdown."""
-    parts = []
-    for sheet in sheets(record):
-        lines = [f"### {sheet.title}", "", _line(sheet.columns), "|---" + "|---:" * (len(sheet.columns) - 1) + "|"]
-        lines += [_line(row) for row in sheet.rows]
-        if sheet.notes:
-            lines += ["", *(f"- {note}" for note in sheet.notes)]
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts) + "\n"
+def markdown(results: Results) -> str:
+    """The tables as Markdown, each with a heading of the third level.
+
+    >>> print(markdown(Results(environment={"cpu": "a"})))
+    ### Environment
+    <BLANKLINE>
+    |  | value |
+    |---|---|
+    | cpu | a |
+    <BLANKLINE>
+    """
+    return "\n".join(sheet.markdown(level=3) for sheet in sheets(results))
 
 
-def render_page(page: str, record: dict[str, Any]) -> str:
-    """A Markdown page with the tables of a record between its markers `<!-- bench -->` and `<!-- /bench -->`.
+def render_page(page: str, results: Results) -> str:
+    """A Markdown page with the tables of a run between its markers `<!-- bench -->` and `<!-- /bench -->`.
 
     Raises:
-        ValueError: the page has no such place.
+        ValueError: the page has no such markers.
+
+    >>> render_page("a page", Results())
+    Traceback (most recent call last):
+    ValueError: page: expected <!-- bench --> and <!-- /bench --> behind it, got none
     """
     before, start, rest = page.partition("<!-- bench -->")
     _, end, after = rest.partition("<!-- /bench -->")
     if not end:
-        raise ValueError("expected <!-- bench --> and <!-- /bench --> behind it, got none")
-    return f"{before}{start}\n\n{markdown(record)}\n{end}{after}"
+        raise ValueError("page: expected <!-- bench --> and <!-- /bench --> behind it, got none")
+    return f"{before}{start}\n\n{markdown(results)}\n{end}{after}"
 
 
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _suite(record: dict[str, Any], suite: str, mode: str, threads: int) -> Sheet:
-    """Ours in time, the others as ratios to it; the fastest setting of a family stands for it."""
+def _suite(results: Results, suite: str, mode: str, threads: int) -> Sheet:
+    """Ours in time, the others as ratios to ours. The fastest setting of a family stands for the family."""
     where = {"suite": suite, "mode": mode, "threads": threads}
-    here = [row for row in record["times"] if all(row[key] == value for key, value in where.items())]
-    shapes = [shape for shape in record["shapes"] if any(row["shape"] == shape for row in here)]
+    here = [row for row in results.times if where.items() <= row.items()]
+    shapes = _measured_shapes(results, here)
     families = dict.fromkeys(row["family"] for row in here)
-    rows, settings = [], defaultdict(list)
-    for family in families:
-        cells = []
-        for shape in shapes:
-            row = best(record, suite, shape, threads, mode, family)
-            cells.append(_cell(row))
+    fastest = {
+        family: {shape: best(results, suite, shape, threads, mode, family) for shape in shapes} for family in families
+    }
+    rows = [[family, *map(_cell, found.values())] for family, found in fastest.items()]
+    notes = [Fact("Measured", SUITES[suite]), *_settings(fastest), *_left_out(results, suite, threads)]
+    title = f"{suite[0].upper()}{suite[1:]}, {mode}, {_threads(threads)}"
+    return Sheet(title, ["peer / ours", *(_heading(results, shape) for shape in shapes)], rows, notes)
+
+
+def _measured_shapes(results: Results, rows: Iterable[Row]) -> list[str]:
+    measured = {row["shape"] for row in rows}
+    return [shape for shape in results.shapes if shape in measured]
+
+
+def _settings(fastest: dict[str, dict[str, Row | None]]) -> list[Fact]:
+    """Which setting of a family was the fastest, and on which graphs."""
+    found = defaultdict(list)
+    for family, rows in fastest.items():
+        for shape, row in rows.items():
             if row is not None and row["peer"] != family:
-                settings[row["peer"]].append(shape)
-        rows.append([family, *cells])
-    notes = []
-    if settings:
-        notes.append(
-            "Fastest settings: " + "; ".join(f"{name} ({', '.join(on)})" for name, on in settings.items()) + "."
-        )
-    title = f"{suite[0].upper()}{suite[1:]}, {mode}, {threads} thread{'s' * (threads > 1)}"
-    return Sheet(
-        title,
-        ["peer / ours", *(_heading(record, shape) for shape in shapes)],
-        rows,
-        [SUITES[suite] + ".", *notes, *_left_out(record, suite, threads)],
-    )
+                found[row["peer"]].append(shape)
+    return [Fact("Fastest settings", _listed(found))] if found else []
 
 
-def _training(record: dict[str, Any]) -> Sheet:
-    found = record.get("training", [])
-    tasks, peers = (list(dict.fromkeys(row[key] for row in found)) for key in ("task", "peer"))
-    cells = {(row["peer"], row["task"]): _cell({**row, "family": row["peer"]}) for row in found}
-    threads = max((row["threads"] for row in found), default=1)
+def _left_out(results: Results, suite: str, threads: int) -> list[Fact]:
+    where = {"part": TIMES, "suite": suite, "threads": threads}
+    reasons: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for row in results.left_out:
+        if where.items() <= row.items():
+            reasons[row["reason"]][row["peer"]].append(row["shape"])
+    return [Fact("Left out", f"{_listed(peers)}: {reason}") for reason, peers in reasons.items()]
+
+
+def _listed(names: dict[str, list[str]]) -> str:
+    """Names, each with the graphs that it is about: `eager (molecules, arxiv); GCNConv (arxiv)`."""
+    return "; ".join(f"{name} ({', '.join(shapes)})" for name, shapes in names.items())
+
+
+def _training(results: Results) -> Sheet:
+    tasks, peers = (list(dict.fromkeys(row[key] for row in results.training)) for key in ("task", "peer"))
+    cells = {(row["peer"], row["task"]): _cell({**row, "family": row["peer"]}) for row in results.training}
+    threads = max((row["threads"] for row in results.training), default=1)
+    notes = [
+        Fact("All", "the same network and batch sizes; batches of evaluation are four times as large"),
+        Fact("plain PyG", "PyG's DataLoader, messages by propagate"),
+        Fact("Last row", "a share of our epoch: slicing and grouping the batches"),
+    ]
     return Sheet(
-        f"Training, an epoch with its evaluation, {threads} thread{'s' * (threads > 1)}",
+        f"Training, an epoch with its evaluation, {_threads(threads)}",
         ["peer / ours", *tasks],
         [[peer, *(cells.get((peer, task), "-") for task in tasks)] for peer in peers],
-        [
-            "The same network and batch sizes, four times as large in evaluation; plain PyG has its DataLoader and "
-            "messages by propagate. The last row is a share of our epoch: slicing and grouping the batches."
-        ],
+        notes,
     )
 
 
-def _shares(record: dict[str, Any]) -> Sheet:
+def _shares(results: Results) -> Sheet:
     """What the parts of a layer take, each measured by itself in the same run."""
-    threads = max((row["threads"] for row in record["times"]), default=1)
+    threads = max((row["threads"] for row in results.times), default=1)
     rows = []
-    for shape in record["shapes"]:
+    for shape in results.shapes:
         parts = [(LAYER, OURS), (AGGREGATION, OURS), (LAYER, LINEAR)]
-        found = [best(record, suite, shape, threads, BOTH, family) for suite, family in parts]
+        found = [best(results, suite, shape, threads, BOTH, family) for suite, family in parts]
         if all(found):
             layer, *alone = (row["seconds"]["median"] for row in found if row is not None)
-            rows.append([_heading(record, shape), _time(layer), *(f"{seconds / layer:.0%}" for seconds in alone)])
+            rows.append([_heading(results, shape), _time(layer), *(f"{seconds / layer:.0%}" for seconds in alone)])
     columns = ["shape", "SIRConv", "aggregation alone", "linear layers alone"]
-    note = "Each part was timed by itself, so that the two need not add up to the whole."
-    return Sheet(f"Where the time goes, {BOTH}, {threads} thread{'s' * (threads > 1)}", columns, rows, [note])
+    note = Fact("Shares", "each part was timed by itself, so the two need not add up to the whole")
+    return Sheet(f"Where the time goes, {BOTH}, {_threads(threads)}", columns, rows, [note])
 
 
-def _heading(record: dict[str, Any], shape: str) -> str:
-    return f"{shape} ({record['shapes'][shape]['channels']})"
+def _heading(results: Results, shape: str) -> str:
+    return f"{shape} ({results.shapes[shape]['channels']})"
 
 
-def _cell(row: dict[str, Any] | None) -> str:
+def _cell(row: Row | None) -> str:
     if row is None:
         return "-"
     if row["family"] == OURS:
         low, mid, high = (_time(row["seconds"][key]) for key in ("q1", "median", "q3"))
         return f"{mid} ({low} to {high})"
-    ratio = row["ratio"]
+    return _ratio(row["ratio"])
+
+
+def _ratio(ratio: Row) -> str:
     return f"{ratio['median']:.2f}x ({ratio['q1']:.2f} to {ratio['q3']:.2f})"
 
 
@@ -157,83 +165,92 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} us"
 
 
-def _left_out(record: dict[str, Any], suite: str, threads: int) -> list[str]:
-    reasons: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for row in record["left_out"]:
-        if row.get("suite") == suite and row.get("threads") == threads:
-            reasons[row["reason"]][row["peer"]].append(row["shape"])
-    return [
-        "Left out: " + "; ".join(f"{peer} ({', '.join(shapes)})" for peer, shapes in peers.items()) + f": {reason}."
-        for reason, peers in reasons.items()
-    ]
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' * (count > 1)}"
 
 
-def _targets(record: dict[str, Any]) -> Sheet:
-    rows, missing = [], defaultdict(list)
-    for row in record["targets"]:
-        limit = f">= {row['at_least']:g}x" if "at_least" in row else f"<= {row['at_most']:g}"
-        threads = "-" if row["threads"] is None else str(row["threads"])
+def _targets(results: Results) -> Sheet:
+    checked = check(results)
+    measured = [row for row in checked if row["measured"] is not None]
+    missing: dict[str, list[str]] = defaultdict(list)
+    for row in checked:
         if row["measured"] is None:
-            missing[f"{row['measure']}, {threads} threads"].append(row["shape"])
-        else:
-            holds = "yes" if row["holds"] else "NO"
-            ceiling = "-" if row.get("ceiling") is None else f"{row['ceiling']:.2f}"
-            measured = f"{row['measured']:.2f}"
-            rows.append([row["measure"], row["mode"], row["shape"], threads, limit, measured, ceiling, holds])
-    title = f"Must reach: {sum(row[-1] == 'yes' for row in rows)} of {len(rows)} measured hold"
+            threads = "" if row["threads"] is None else f", {_threads(row['threads'])}"
+            missing[f"{row['measure']}{threads}"].append(row["shape"])
+    title = f"Must reach: {sum(row['holds'] for row in measured)} of {len(measured)} measured hold"
     columns = ["measure", "mode", "shape", "threads", "limit", "measured", "ceiling", "holds"]
-    notes = ["Ceiling: the ratio of a layer whose edges cost nothing, its three linear layers alone."]
-    notes += [f"Not measured: {measure} ({', '.join(shapes)})." for measure, shapes in missing.items()]
-    return Sheet(title, columns, rows, notes)
+    notes = [Fact("Ceiling", "the ratio of a layer whose edges cost nothing, its three linear layers alone")]
+    notes += [Fact("Not measured", _listed({measure: shapes})) for measure, shapes in missing.items()]
+    return Sheet(title, columns, [_target(row) for row in measured], notes)
 
 
-def _memory(record: dict[str, Any]) -> Sheet:
+def _target(row: Row) -> list[Entry]:
+    limit = f">= {row['at_least']:g}x" if "at_least" in row else f"<= {row['at_most']:g}"
+    ceiling = "-" if row.get("ceiling") is None else f"{row['ceiling']:.2f}"
+    holds = Styled("yes", colour="green") if row["holds"] else Styled("NO", colour="red")
+    threads = "-" if row["threads"] is None else str(row["threads"])
+    return [row["measure"], row["mode"], row["shape"], threads, limit, f"{row['measured']:.2f}", ceiling, holds]
+
+
+def _memory(results: Results) -> Sheet:
     counted = ("added_bytes", "peak_bytes")
     rows = [
-        [*(row[key] for key in ("suite", "shape", "peer", "mode")), *(_megabytes(row[key]) for key in counted)]
-        for row in record["memory"]
+        [*(row[key] for key in ("suite", "shape", "peer", "mode")), *(f"{row[key] / 1e6:,.1f}" for key in counted)]
+        for row in results.memory
     ]
-    notes = ["Added: what the pass adds to graph, inputs and parameters; peak: the whole process."]
+    notes = [
+        Fact("Added", "what the pass adds to the graph, the inputs and the parameters"),
+        Fact("Peak", "the whole process"),
+    ]
     notes += [
-        f"Left out: {row['suite']}, {row['peer']} ({row['shape']}, {row['mode']}): {row['reason']}."
-        for row in record["left_out"]
-        if row.get("suite", "").startswith("memory")
+        Fact("Left out", f"{row['suite']}, {row['peer']} ({row['shape']}, {row['mode']}): {row['reason']}")
+        for row in results.left_out
+        if row["part"] == MEMORY
     ]
-    return Sheet("Peak memory, MB", ["suite", "shape", "peer", "mode", "added", "peak"], rows, notes)
+    return Sheet("Peak memory, MB", ["suite", "shape", "peer", "mode", "added", "peak"], rows, notes, left=4)
 
 
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.1f}"
-
-
-def _scaling(record: dict[str, Any]) -> Sheet:
+def _scaling(results: Results) -> Sheet:
     rows = []
-    for row in record["scaling"]:
+    for row in results.scaling:
         nanoseconds = row["nanoseconds_per_edge"]["median"]
         cost = [f"{nanoseconds:.2f}", f"{nanoseconds / row['channels'] * 1e3:.1f}"]
         rows.append([f"{row['edges']:,}", str(row["channels"]), str(row["threads"]), row["peer"], row["mode"], *cost])
     columns = ["edges", "channels", "threads", "peer", "mode", "ns per edge", "ps per edge and channel"]
-    return Sheet("Scaling, random graphs of 16 edges per node", columns, rows)
+    return Sheet("Scaling, random graphs of 16 edges per node", columns, rows, left=0)
 
 
-def _shapes(record: dict[str, Any]) -> Sheet:
+def _ratios(results: Results) -> Sheet:
+    rows = [[row["call"], _ratio(row["ratio"]), str(len(row["samples"]))] for row in results.ratios]
+    settings = results.settings
+    notes = [Fact(name, str(settings[name])) for name in ("after", "before", "clock") if name in settings]
+    return Sheet("Two checkouts, one thread", ["call", "time after / before", "pairs of samples"], rows, notes)
+
+
+def _shapes(results: Results) -> Sheet:
     rows = [
         [name, shape["what"], f"{shape['nodes']:,}", f"{shape['edges']:,}", str(shape["channels"])]
-        for name, shape in record["shapes"].items()
+        for name, shape in results.shapes.items()
     ]
-    notes = [f"Left out: {row['shape']}: {row['reason']}." for row in record["left_out"] if "suite" not in row]
-    return Sheet("Graphs", ["shape", "what", "nodes", "directed edges", "channels"], rows, notes)
-
-
-def _peers(record: dict[str, Any]) -> Sheet:
-    rows = [[peer["suite"], peer["peer"], peer["what"]] for peer in record["peers"]]
-    return Sheet("Peers", ["suite", "peer", "what is run"], rows)
-
-
-def _environment(record: dict[str, Any]) -> Sheet:
-    facts = {**record["environment"], **record["settings"]}
-    rows = [
-        [key, ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value)]
-        for key, value in facts.items()
+    notes = [
+        Fact("Left out", f"{row['shape']}: {row['reason']}")
+        for row in results.left_out
+        if row["part"] not in (TIMES, MEMORY)
     ]
-    return Sheet("Environment", ["", "value"], rows)
+    return Sheet("Graphs", ["shape", "what", "nodes", "directed edges", "channels"], rows, notes, left=2)
+
+
+def _peers(results: Results) -> Sheet:
+    rows = [[peer["suite"], peer["peer"], peer["what"]] for peer in results.peers]
+    return Sheet("Peers", ["suite", "peer", "what is run"], rows, left=3)
+
+
+def _environment(results: Results) -> Sheet:
+    facts = {**results.environment, **results.settings}
+    return Sheet("Environment", ["", "value"], [[name, _fact(value)] for name, value in facts.items()], left=2)
+
+
+def _fact(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={entry}" for name, entry in value.items())
+    return str(value)

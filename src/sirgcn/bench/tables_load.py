@@ -1,4 +1,4 @@
-"""A user's tables as a task: seconds and peak memory of `load_tables` on drawn text files, in a process of its own."""
+"""Seconds and peak memory of `load_tables` on generated text files, in a process of its own."""
 
 import json
 import os
@@ -21,18 +21,24 @@ from sirgcn.data.tables import load_tables
 
 @dataclass(frozen=True)
 class Files:
-    """Text files of this size. A node has an id, ten numbers, a category of 30, a truth value and a class of five."""
+    """The size of the text files.
+
+    A node has an id, ten numbers, a category of 30, a truth value and one of five classes.
+
+    >>> Files(nodes=60, edges=200)
+    Files(nodes=60, edges=200)
+    """
 
     nodes: int
     edges: int
 
 
 LARGE = Files(200_000, 2_000_000)
-"""The files whose reading has a limit."""
+"""The files for which `sirgcn.bench.targets` has limits."""
 
 
 def write_files(files: Files, folder: Path, seed: int = 0) -> None:
-    """`nodes.csv` and `edges.csv`."""
+    """Write `nodes.csv` and `edges.csv` into a folder."""
     rng = np.random.default_rng(seed)
     count = files.nodes
     ids = np.array([f"node{number}" for number in rng.permutation(count)])
@@ -48,12 +54,15 @@ def write_files(files: Files, folder: Path, seed: int = 0) -> None:
 
 
 def measure_tables(files: Files, threads: int) -> dict[str, Any]:
-    """From the files to a task: `seconds`, and `peak_bytes` of the process with all libraries.
+    """Measure the way from the files to a task.
+
+    Returns:
+        `seconds`, `peak_bytes` of the process with all libraries, and the `edges` of the task.
 
     Raises:
         LeftOut: the process failed.
     """
-    # The allocator as a user has it.
+    # Users run the default allocator.
     variables = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     with tempfile.TemporaryDirectory() as folder:
         write_files(files, Path(folder))
@@ -62,11 +71,11 @@ def measure_tables(files: Files, threads: int) -> dict[str, Any]:
     if done.returncode:
         raise LeftOut(done.stderr.strip().rpartition("\n")[2] or f"the process ended with {done.returncode}")
     found: dict[str, Any] = json.loads(done.stdout)
-    return {"nodes": files.nodes, "rows": files.edges, "threads": threads, **found}
+    return found
 
 
 def main(folder: str, threads: str) -> None:
-    """What the process does."""
+    """Load the tables in this process and print what was measured as JSON."""
     torch.set_num_threads(int(threads))
     start = time.perf_counter()
     task = load_tables(Path(folder, "nodes.csv"), Path(folder, "edges.csv"), target="label")

@@ -1,21 +1,26 @@
-"""What must be reached, as data, and whether a record reaches it.
+"""The targets as data, and whether the figures of a run reach them.
 
-A ratio is the peer's time over ours, so that every target reads `at least`; memory reads `at most`.
+The targets of times are ratios, the time of the peer divided by ours, so they read "at least". The targets of memory
+read "at most".
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from sirgcn.bench import tables_load
 from sirgcn.bench.graphs import DRAWN, SHAPES
 from sirgcn.bench.memory import LARGE, SCRATCH
 from sirgcn.bench.peers import AGGREGATION, BOTH, BUILD, EDGES, FORWARD, LAYER, LINEAR, MAX, MLP, OURS
+from sirgcn.bench.records import Results, Row
 from sirgcn.bench.training import EPOCHS, PEER
 
 
 @dataclass(frozen=True)
 class Target:
-    """A ratio in time: `family` of `suite` over ours, on each of the shapes."""
+    """A limit of a ratio in time: `family` of `suite` divided by ours, on each of the shapes.
+
+    >>> Target("layer against GCNConv", "layer", "GCNConv", "forward", at_least=1.5, shapes=("molecules",)).threads
+    2
+    """
 
     measure: str
     suite: str
@@ -51,96 +56,95 @@ TARGETS: tuple[Target, ...] = (
 """The ratios that must be reached."""
 
 LARGE_BYTES = 1.2e9
-"""What forward+backward of the aggregation may add at 16M edges x 64 channels."""
+"""The bytes that forward+backward of the aggregation may add at 16M edges x 64 channels."""
 
 TABLES_SECONDS, TABLES_BYTES = 15.0, 2e9
-"""What reading 200,000 nodes and 2 million edges from text files may take, on two threads."""
+"""The seconds and the bytes that reading 200,000 nodes and 2 million edges from text files may take, on two threads."""
 
 SCRATCH_GROWTH = 1.1
-"""The factor by which four times the edges may raise the memory of `max` and an MLP sigma: the noise of a peak."""
+"""The factor by which four times the edges may raise the memory of `max` and an MLP sigma. It allows for the noise of a
+measured peak; the memory itself must not grow."""
 
 
-def check(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row per target and shape: limit, measured value, and whether it holds; None where it was not measured."""
-    rows = []
-    for target in TARGETS:
-        for shape in target.shapes:
-            if shape in DRAWN or shape in record["shapes"]:
-                found = best(record, target.suite, shape, target.threads, target.mode, target.family)
-                measured = None if found is None else found["ratio"]["median"]
-                rows.append(
-                    {
-                        "measure": target.measure,
-                        "mode": target.mode,
-                        "shape": shape,
-                        "threads": target.threads,
-                        "at_least": target.at_least,
-                        "measured": measured,
-                        "holds": None if measured is None else measured >= target.at_least,
-                        "setting": None if found is None else found["peer"],
-                        "ceiling": _ceiling(record, target, shape, found),
-                    }
-                )
-    return rows + _check_training(record) + _check_memory(record) + _check_tables(record)
+def check(results: Results) -> list[Row]:
+    """Compare the figures of a run with the limits.
+
+    Returns:
+        One row per target and shape: the limit, the measured value, and whether the limit holds. `measured` and `holds`
+        are None where nothing was measured.
+
+    >>> {row["holds"] for row in check(Results())}
+    {None}
+    """
+    rows = [
+        _check_time(results, target, shape)
+        for target in TARGETS
+        for shape in target.shapes
+        # Real graphs need data, and a run without these data has no such row.
+        if shape in DRAWN or shape in results.shapes
+    ]
+    return rows + _check_training(results) + _check_memory(results) + _check_tables(results)
 
 
-def _ceiling(record: dict[str, Any], target: Target, shape: str, found: dict[str, Any] | None) -> float | None:
-    """The ratio that a layer would reach whose edges cost nothing: its linear layers would be left."""
-    alone = best(record, target.suite, shape, target.threads, target.mode, LINEAR)
+def _check_time(results: Results, target: Target, shape: str) -> Row:
+    found = best(results, target.suite, shape, target.threads, target.mode, target.family)
+    row = {"measure": target.measure, "mode": target.mode, "shape": shape, "threads": target.threads}
+    row |= _at_least(target.at_least, found)
+    return row | {"ceiling": _ceiling(results, target, shape, found)}
+
+
+def _ceiling(results: Results, target: Target, shape: str, found: Row | None) -> float | None:
+    """The ratio of a layer whose edges cost nothing: only its linear layers would be left."""
+    alone = best(results, target.suite, shape, target.threads, target.mode, LINEAR)
     if found is None or alone is None:
         return None
     ceiling: float = found["seconds"]["median"] / alone["seconds"]["median"]
     return ceiling
 
 
-def best(record: dict[str, Any], suite: str, shape: str, threads: int, mode: str, family: str) -> dict[str, Any] | None:
-    """The fastest setting of a family in one cell of a record."""
+def best(results: Results, suite: str, shape: str, threads: int, mode: str, family: str) -> Row | None:
+    """The fastest setting of a family in one cell, or None where the family was not measured there.
+
+    >>> best(Results(), "layer", "molecules", 1, "forward", "GCNConv") is None
+    True
+    """
     wanted = {"suite": suite, "shape": shape, "threads": threads, "mode": mode, "family": family}
-    found = [row for row in record["times"] if all(row[key] == value for key, value in wanted.items())]
+    found = [row for row in results.times if wanted.items() <= row.items()]
     return min(found, key=lambda row: row["seconds"]["median"], default=None)
 
 
-def added_bytes(record: dict[str, Any], suite: str, shape: str, peer: str = OURS) -> int | None:
-    """What forward+backward of a peer adds to the memory, if it was measured."""
-    for row in record["memory"]:
-        if (row["suite"], row["shape"], row["peer"], row["mode"]) == (suite, shape, peer, BOTH):
-            found: int = row["added_bytes"]
-            return found
-    return None
+def added_bytes(results: Results, suite: str, shape: str, peer: str = OURS) -> int | None:
+    """The bytes that forward+backward of a peer adds to the memory, or None where this was not measured.
+
+    >>> added_bytes(Results(), "layer", "molecules") is None
+    True
+    """
+    wanted = {"suite": suite, "shape": shape, "peer": peer, "mode": BOTH}
+    return next((row["added_bytes"] for row in results.memory if wanted.items() <= row.items()), None)
 
 
-def _check_training(record: dict[str, Any]) -> list[dict[str, Any]]:
+def _check_training(results: Results) -> list[Row]:
     rows = []
     for epoch in EPOCHS:
-        found = next((r for r in record.get("training", []) if (r["task"], r["peer"]) == (epoch.name, PEER)), None)
-        measured = None if found is None else found["ratio"]["median"]
-        rows.append(
-            {
-                "measure": f"training against {PEER}",
-                "mode": "epoch",
-                "shape": epoch.name,
-                "threads": 2 if found is None else found["threads"],
-                "at_least": epoch.at_least,
-                "measured": measured,
-                "holds": None if measured is None else measured >= epoch.at_least,
-                "setting": PEER,
-            }
-        )
+        found = next((row for row in results.training if (row["task"], row["peer"]) == (epoch.name, PEER)), None)
+        threads = 2 if found is None else found["threads"]
+        row = {"measure": f"training against {PEER}", "mode": "epoch", "shape": epoch.name, "threads": threads}
+        rows.append(row | _at_least(epoch.at_least, found))
     return rows
 
 
-def _check_memory(record: dict[str, Any]) -> list[dict[str, Any]]:
-    added = added_bytes(record, AGGREGATION, LARGE.name)
+def _check_memory(results: Results) -> list[Row]:
+    added = added_bytes(results, AGGREGATION, LARGE.name)
     rows = [_at_most("aggregation, GB of memory added", LARGE.name, LARGE_BYTES / 1e9, added, 1e9)]
     for suite in (MAX, MLP):
-        few, many = (added_bytes(record, suite, shape.name) for shape in SCRATCH)
+        few, many = (added_bytes(results, suite, shape.name) for shape in SCRATCH)
         growth = None if few is None or many is None else many / few
         rows.append(_at_most(f"{suite}, memory at 4x the edges / memory", SCRATCH[1].name, SCRATCH_GROWTH, growth))
     return rows
 
 
-def _check_tables(record: dict[str, Any]) -> list[dict[str, Any]]:
-    found = next((row for row in record.get("tables", []) if row["rows"] == tables_load.LARGE.edges), None)
+def _check_tables(results: Results) -> list[Row]:
+    found = next((row for row in results.tables if row["rows"] == tables_load.LARGE.edges), None)
     seconds, peak = (None, None) if found is None else (found["seconds"], found["peak_bytes"])
     rows = [
         _at_most("tables to a task, seconds", "files", TABLES_SECONDS, seconds),
@@ -149,7 +153,14 @@ def _check_tables(record: dict[str, Any]) -> list[dict[str, Any]]:
     return [row | {"mode": "load"} for row in rows]
 
 
-def _at_most(measure: str, shape: str, limit: float, found: float | None, unit: float = 1) -> dict[str, Any]:
+def _at_least(limit: float, found: Row | None) -> Row:
+    if found is None:
+        return {"at_least": limit, "measured": None, "holds": None, "setting": None}
+    measured = found["ratio"]["median"]
+    return {"at_least": limit, "measured": measured, "holds": measured >= limit, "setting": found["peer"]}
+
+
+def _at_most(measure: str, shape: str, limit: float, found: float | None, unit: float = 1) -> Row:
     measured = None if found is None else found / unit
     holds = None if measured is None else measured <= limit
     return {

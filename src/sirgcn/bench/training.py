@@ -1,9 +1,10 @@
 """An epoch of training and evaluation, end to end, beside a plain PyG implementation of the same model.
 
-Ours is the engine as experiments use it: graphs stored flat, batches sliced, the fused layer. The peer has the same
-network with messages by PyG's `propagate`, linear layers by torch, PyG's `DataLoader` over a list of `Data`, and a loop
-that does no more. Our network in that loop tells what the flat graphs gain, our batches alone (sliced and grouped) what
-they cost.
+- Ours is the engine as experiments use it: graphs stored flat, batches sliced, the fused layer.
+- The peer has the same network with messages by PyG's `propagate`, linear layers by torch, PyG's `DataLoader` over a
+  list of `Data`, and a training loop without anything else.
+- Our network in the peer's loop shows what the flat graphs gain.
+- Our batches alone, sliced and grouped, show what the batches cost.
 """
 
 from collections.abc import Callable
@@ -18,24 +19,26 @@ from torch_geometric.loader import DataLoader
 from sirgcn.bench.graphs import LeftOut
 from sirgcn.bench.peers import OURS, as_plain
 from sirgcn.data import DataError, Task, load
-from sirgcn.data.task import Part
+from sirgcn.data.splits import Part
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.loop import EVALUATED_AT_ONCE, Trainer
-from sirgcn.nn import SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, preset
+from sirgcn.nn import build_net, dictionary_lookup_preset, hetero_edge_count_preset, preset
 from sirgcn.ops import Neighbors
 
 PEER = "plain PyG"
 LOADER = "ours, batches by PyG's DataLoader"
 BATCHES = "putting ours' batches together, alone"
+PEERS = (OURS, PEER, LOADER, BATCHES)
+"""What `runs` gives, in this order."""
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """A task, its network, the size of a batch, the ratio to reach and the parts that an epoch ends with."""
+    """A task, its network, the batch size and the ratio to reach; an epoch ends with the evaluation of some parts."""
 
     name: str
     task: Callable[[], Task]
-    network: Callable[[], SIRNet]
+    network: Callable[[], nn.Module]
     batch_size: int
     at_least: float
     evaluated: tuple[Part, ...] = ("train",)
@@ -45,14 +48,14 @@ EPOCHS = (
     Epoch(
         "HeteroEdgeCount(10)",
         lambda: load("hetero_edge_count", c=10),
-        lambda: SIRNet(**hetero_edge_count_preset(10)),
+        lambda: build_net(hetero_edge_count_preset(10)),
         256,
         4.0,
     ),
     Epoch(
         "DictionaryLookup(30)",
         lambda: load("dictionary_lookup", n=30),
-        lambda: SIRNet(**dictionary_lookup_preset(30)),
+        lambda: build_net(dictionary_lookup_preset(30)),
         256,
         2.0,
     ),
@@ -60,14 +63,14 @@ EPOCHS = (
         "ZINC", lambda: load("ZINC", bonds=False, download=False), lambda: preset("zinc"), 128, 2.0, ("train", "val")
     ),
 )
-"""What is measured: the synthetic tasks as drawn, ZINC where its files are there."""
+"""The epochs that are measured. ZINC needs its files in the data root; the other tasks are generated."""
 
 
 def runs(epoch: Epoch) -> dict[str, Callable[[], Any]]:
     """One epoch of each peer, as a call.
 
     Raises:
-        LeftOut: the data are not there.
+        LeftOut: the data are missing.
     """
     try:
         task = epoch.task()

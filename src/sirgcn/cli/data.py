@@ -1,4 +1,4 @@
-"""`sirgcn data`: what there is, what is in one, getting and checking the files."""
+"""`sirgcn data`: list and describe data sets, download and check their files."""
 
 import json
 from typing import Annotated
@@ -7,15 +7,18 @@ import typer
 
 from sirgcn.cli.shared import AsJson, Root, out, show
 
-app = typer.Typer(
-    help="Data sets: what there is, what is in one, getting and checking the files.", no_args_is_help=True
-)
+app = typer.Typer(help="List and describe data sets, download and check their files.", no_args_is_help=True)
 
 
 @app.command("list")
 def data_list(data: Root = None, as_json: AsJson = False) -> None:
-    """All data sets: size, task, metric, licence, and how to get them."""
-    from sirgcn.data.catalog import DATASETS
+    """List all data sets: size, task, metric, licence, and how to get them.
+
+    Example:
+
+        sirgcn data list
+    """
+    from sirgcn.data.sets.catalog import DATASETS
 
     rows = [
         (entry.name, entry.level, entry.metric, *entry.size, entry.licence, entry.how) for entry in DATASETS.values()
@@ -25,12 +28,17 @@ def data_list(data: Root = None, as_json: AsJson = False) -> None:
 
 @app.command("describe")
 def data_describe(
-    name: Annotated[str, typer.Argument(help="A data set; `sirgcn data list` names them.")],
+    name: Annotated[str, typer.Argument(help="The name of a data set; see `sirgcn data list`.")],
     data: Root = None,
     as_json: AsJson = False,
 ) -> None:
-    """What is in a data set: schema, degrees, labels, homophily, missing values, warnings."""
-    from sirgcn.data.catalog import load
+    """Describe a data set: schema, degrees, labels, homophily, missing values, warnings.
+
+    Example:
+
+        sirgcn data describe dictionary_lookup
+    """
+    from sirgcn.data.sets.catalog import load
 
     description = load(name, data).describe()
     if as_json:
@@ -40,23 +48,37 @@ def data_describe(
 
 
 @app.command("fetch")
-def data_fetch(name: Annotated[str, typer.Argument(help="A data set.")], data: Root = None) -> None:
-    """Download a data set's files into the data root; what is there already is kept."""
-    from sirgcn.data.catalog import fetch
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="The name of a data set; see `sirgcn data list`.")], data: Root = None
+) -> None:
+    """Download the files of a data set into the folder of the data sets. Files that are there are kept.
+
+    Example:
+
+        sirgcn data fetch minesweeper
+    """
+    from sirgcn.data.sets.catalog import fetch
 
     out.print(f"{name}: in {fetch(name, data)}", markup=False)
 
 
 @app.command("verify")
 def data_verify(
-    name: Annotated[str, typer.Argument(help="A data set.")], data: Root = None, as_json: AsJson = False
+    name: Annotated[str, typer.Argument(help="The name of a data set; see `sirgcn data list`.")],
+    data: Root = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Check the hashes of a data set's files; the exit code is 1 if one is missing or not what it should be."""
-    from sirgcn.data.catalog import verify
+    """Check the hashes of the files of a data set. The exit code is 1 if a file is missing or differs.
+
+    Example:
+
+        sirgcn data verify Cora
+    """
+    from sirgcn.data.sets.catalog import verify
 
     found = verify(name, data)
     if not found and not as_json:
-        out.print(f"{name}: made here, there are no files to check", markup=False)
+        out.print(f"{name}: generated here; there are no files to check", markup=False)
     else:
         show(("file", "state"), list(found.items()), as_json)
     if any(state == "missing" or "expected" in state for state in found.values()):

@@ -1,4 +1,4 @@
-"""What the commands share: the consoles, the options that several have, how a table is shown."""
+"""What several commands share: the consoles, options, and how a table is printed."""
 
 import json
 import sys
@@ -9,22 +9,34 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-# In a file or a pipe, tables need not fold.
+# In a file or a pipe, tables need not be folded.
 out, err = Console(width=None if sys.stdout.isatty() else 200), Console(stderr=True)
 
 Models = Annotated[
-    list[str] | None, typer.Option("--models", "-m", help="Rows, by title; several by repeating. Default: all.")
+    list[str] | None,
+    typer.Option("--models", "-m", help="Models by title. Repeat the option for several. Default: all."),
 ]
-Reduced = Annotated[bool, typer.Option("--reduced", help="The shorter form of the experiment; its records say so.")]
-Results = Annotated[Path, typer.Option(help="The folder of the records.")]
+Reduced = Annotated[
+    bool, typer.Option("--reduced", help="Run the shorter form of the experiment. Its records and tables say so.")
+]
+Results = Annotated[Path, typer.Option(help="The folder with the records of runs.")]
 Root = Annotated[
-    Path | None, typer.Option("--data", help="The data root. Default: $SIRGCN_DATA, then a cache folder of the user.")
+    Path | None, typer.Option("--data", help="The folder of the data sets. Default: $SIRGCN_DATA, then a cache folder.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON for a script instead of a table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program instead of a table.")]
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> count(2, "run")
+    '2 runs'
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def show(head: tuple[str, ...], rows: list[tuple[Any, ...]], as_json: bool) -> None:
-    """Rows below their head, or the same as JSON."""
+    """Print rows below their head, or the same as JSON."""
     if as_json:
         print(json.dumps([dict(zip(head, row, strict=True)) for row in rows]))
         return

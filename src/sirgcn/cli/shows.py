@@ -1,72 +1,107 @@
-"""The commands that show something or write it: tables, figures, models, backends."""
+"""The commands that show or write something: results, figures, models, backends."""
 
 import json
 import os
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from sirgcn.cli import tell
 from sirgcn.cli.shared import AsJson, Models, Reduced, Results, out, show
 
-# Columns of a terminal in which the table of models need not break every cell.
+# The width of a terminal from which on the table of models is readable.
 _TABLE_OF_MODELS = 140
 
 
-def report(
-    folder: Annotated[Path, typer.Argument(help="Where the files go.")] = Path("report"),
-    results: Results = Path("results"),
+def results(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Experiments by name, such as zinc. Default: all that have records.")
+    ] = None,
+    folder: Annotated[Path, typer.Option("--results", help="The folder with the records of runs.")] = Path("results"),
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", "-w", help="Write report.html, tables.md, tables.tex and tables.csv into this folder."),
+    ] = None,
     docs: Annotated[
         list[Path] | None,
-        typer.Option("--docs", help="Only write the marked parts of this Markdown page anew; several by repeating."),
-    ] = None,
-    costs: Annotated[
-        Path | None,
-        typer.Option("--costs", help="Only write what runs cost: the file by which `reproduce` tells how long."),
+        typer.Option("--docs", help="Rewrite the marked parts of this Markdown page. Repeat the option for several."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the paper's tables with ours beside them: report.html, tables.md, tables.tex, tables.csv.
+    """Show the results of experiments beside the published figures, or write them as a report.
+
+    Without an option, the tables are printed. `--write` writes the HTML report and the tables as Markdown, LaTeX and
+    CSV. `--docs` rewrites the tables of documentation pages.
 
     Examples:
 
-        sirgcn report
+        sirgcn results
 
-        sirgcn report --docs docs/results.md --costs src/sirgcn/experiments/costs.json
+        sirgcn results zinc mnist --json
+
+        sirgcn results --write report
+
+        sirgcn results --docs docs/results.md
     """
-    from sirgcn.engine.costs import write_costs
-    from sirgcn.report import collisions, compare, read_runs, separation, write_docs, write_report
-
-    written: list[Path] = []
-    if docs is not None:
-        texts = {
-            "collisions": collisions.markdown(collisions.read_record(results)),
-            "separation": separation.markdown(separation.read_record(results)),
-        }
-        written += write_docs(docs, compare(read_runs(results)), texts)
-    if costs is not None:
-        written += write_costs(results, costs)
-    if docs is None and costs is None:
-        written = write_report(compare(read_runs(results)), folder)
+    chosen = _with_records(folder, names or ())
+    if write is None and docs is None:
+        tell.results(chosen, folder, {}, as_json)
+        return
+    written = [] if docs is None else _write_docs(docs, folder)
+    if write is not None:
+        written += _write_report(chosen, folder, write)
     if written or as_json:
         show(("written",), [(str(path),) for path in written], as_json)
     else:
         out.print("Up to date.")
 
 
+def _with_records(folder: Path, names: Sequence[str]) -> set[str]:
+    """The experiments of these names that have records in a folder; without a name all that have records."""
+    from sirgcn.strict import check_name
+
+    if not folder.is_dir():
+        raise FileNotFoundError(f"--results: expected a folder with records, got {folder}")
+    known = {file.stem.lower(): file.stem for file in sorted(folder.glob("*.jsonl"))}
+    for name in names:
+        check_name("experiment with records", name, known.values())
+    return {known[name.lower()] for name in names} or set(known.values())
+
+
+def _write_report(names: set[str], folder: Path, place: Path) -> list[Path]:
+    """Write the HTML report and the tables of experiments into a folder, and return the files."""
+    from sirgcn.report import compare, read_runs, write_report
+
+    runs = [run for name in sorted(names) for run in read_runs(folder / f"{name}.jsonl")]
+    return write_report(compare(runs), place)
+
+
+def _write_docs(pages: list[Path], folder: Path) -> list[Path]:
+    """Rewrite the marked parts of pages from all records of a folder, and return the pages that have changed."""
+    from sirgcn.report import collisions, compare, read_runs, separation, write_docs
+
+    texts = {
+        "collisions": collisions.markdown(collisions.read_record(folder)),
+        "separation": separation.markdown(separation.read_record(folder)),
+    }
+    return write_docs(pages, compare(read_runs(folder)), texts)
+
+
 def collisions(
     models: Models = None,
-    column: Annotated[str, typer.Option("--column", "-c", help="A column of Table 1.")] = "n=10",
-    seed: Annotated[int, typer.Option("--seed", "-s", min=0, help="Of data, weights and batches.")] = 0,
+    column: Annotated[str, typer.Option("--column", "-c", help="A column of Table 1, by title.")] = "n=10",
+    seed: Annotated[int, typer.Option("--seed", "-s", min=0, help="The seed of data, weights and batches.")] = 0,
     reduced: Reduced = False,
     results: Results = Path("results"),
     as_json: AsJson = False,
 ) -> None:
     """Train models of Table 1 and show which dictionaries their layer confuses.
 
-    Each is kept as a row of theory/collisions.json in the folder of the records.
+    The findings for each model are kept in theory/collisions.json, in the folder of the records.
 
     Example:
 
@@ -75,7 +110,7 @@ def collisions(
     from sirgcn.engine import experiment as config
     from sirgcn.report import collisions as demonstration
 
-    table, rows = config.load("dictionary_lookup"), []
+    table, rows = config.load_training("dictionary_lookup"), []
     for title in models or [model.title for model in table.models]:
         row, found = demonstration.look_at(table, title, column, seed, reduced)
         demonstration.add_to_record(row, results)
@@ -88,13 +123,13 @@ def collisions(
 
 def figures(
     names: Annotated[
-        list[str] | None, typer.Argument(help="By number (2) or name (contours). Default: all five.")
+        list[str] | None, typer.Argument(help="Figures by number (2) or name (contours). Default: all five.")
     ] = None,
-    folder: Annotated[Path, typer.Option("--out", "-o", help="Where the files go.")] = Path("figures"),
-    format_: Annotated[str, typer.Option("--format", "-f", help="png, svg or pdf.")] = "png",
+    folder: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path("figures"),
+    format_: Annotated[str, typer.Option("--format", "-f", help="The format of the files: png, svg or pdf.")] = "png",
     as_json: AsJson = False,
 ) -> None:
-    """Draw the paper's figures from computed data: feature map, hashes, measured properties, generated samples.
+    """Draw the figures of the paper from computed data.
 
     Names: soft-injective (1), contours (2), quadrants (3), dictionary-lookup (4), hetero-edge-count (5).
 
@@ -114,10 +149,10 @@ def figures(
 
 def bench(
     arguments: Annotated[
-        list[str] | None, typer.Argument(help="As for python -m sirgcn.bench; see its --help.")
+        list[str] | None, typer.Argument(help="The arguments of python -m sirgcn.bench; see its --help.")
     ] = None,
 ) -> None:
-    """Measure time and memory against PyG's layers, torch.compile and MKL.
+    """Measure time and memory against the layers of PyG, torch.compile and MKL.
 
     Example:
 
@@ -127,7 +162,7 @@ def bench(
 
 
 def backends(as_json: AsJson = False) -> None:
-    """Which backends of the layer are available here, and why the others are not."""
+    """Show which backends of the layer are available here, and why the others are not."""
     from sirgcn.ops import backends as found
     from sirgcn.ops import native
 
@@ -142,13 +177,14 @@ def backends(as_json: AsJson = False) -> None:
 
 def models(
     name: Annotated[
-        str | None, typer.Argument(help="One of them by name or title, with its options. Default: all.")
+        str | None, typer.Argument(help="One model by name or title, with its options. Default: all.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The models that a row of an experiment can name, with formula, complexity and reference.
+    """List the models that a row of an experiment can name, with formula, complexity and reference.
 
-    A row names a convolution by `conv`, which stands in the preset's network, or a network of its own by `network`.
+    A row names a convolution by `conv`, which is placed into the network of the preset, or a whole network by
+    `network`.
 
     Examples:
 
@@ -169,7 +205,7 @@ def models(
 
 
 def _indented(text: str) -> str:
-    """Below a head line, wrapped at words."""
+    """A text below a head line, wrapped at words."""
     return textwrap.fill(
         text,
         out.width,
@@ -181,7 +217,7 @@ def _indented(text: str) -> str:
 
 
 def version() -> None:
-    """The version of the package."""
+    """Print the version of the package."""
     import sirgcn
 
     print(sirgcn.__version__)

@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from sirgcn.data.homophily import Homophily, homophily
 from sirgcn.data.leaks import find_leaks
-from sirgcn.data.preprocess import Column, Preprocessing
-from sirgcn.data.task import PARTS, Task
+from sirgcn.data.schema import InputColumn, TaskLike
+from sirgcn.data.splits import PARTS
 
 # A class with so large a share makes the accuracy of always naming it hard to beat.
 UNBALANCED = 0.9
@@ -89,20 +89,19 @@ class Description:
         return "\n".join(lines)
 
 
-def describe(task: Task) -> Description:
+def describe(task: TaskLike) -> Description:
     """Sizes, degrees, labels, homophily, missing values, splits and warnings of any task."""
     graphs, details = task.graphs, task.details
     classes = _classes(task)
     edges = _edges(task)
     degrees = _degrees(task)
     labels = _labels(task, classes)
-    preprocessing = details.get("preprocessing")
     return Description(
         name=task.name,
         version=task.version,
         task={"level": task.level, "loss": task.loss, "metric": task.metric},
         schema=asdict(task.schema),
-        columns=_columns(preprocessing) if isinstance(preprocessing, Preprocessing) else {},
+        columns=_columns(task),
         inferred=dict(details.get("inferred", {})),
         left_out=dict(details.get("left_out", {})),
         sizes=_sizes(task),
@@ -117,7 +116,7 @@ def describe(task: Task) -> Description:
     )
 
 
-def _classes(task: Task) -> Tensor | None:
+def _classes(task: TaskLike) -> Tensor | None:
     """The targets as classes, -1 where there is none; None where they are numbers or several."""
     y = task.graphs.y
     if not y.is_floating_point():
@@ -127,7 +126,7 @@ def _classes(task: Task) -> Tensor | None:
     return None
 
 
-def _sizes(task: Task) -> dict[str, int | float]:
+def _sizes(task: TaskLike) -> dict[str, int | float]:
     graphs = task.graphs
     sizes: dict[str, int | float] = {"graphs": len(graphs), "nodes": graphs.num_nodes, "edges": graphs.num_edges}
     if graphs.node_ptr is not None and len(graphs) > 1:
@@ -136,7 +135,7 @@ def _sizes(task: Task) -> dict[str, int | float]:
     return sizes
 
 
-def _degrees(task: Task) -> dict[str, float]:
+def _degrees(task: TaskLike) -> dict[str, float]:
     graphs = task.graphs
     source, target = graphs.edge_index
     into = torch.bincount(target, minlength=graphs.num_nodes)
@@ -149,7 +148,7 @@ def _spread(values: Any) -> dict[str, float]:
     return {name: float(value) for name, value in found.items()}
 
 
-def _edges(task: Task) -> dict[str, int | bool]:
+def _edges(task: TaskLike) -> dict[str, int | bool]:
     graphs = task.graphs
     source, target = graphs.edge_index.numpy()
     forth, back = (np.sort(a * graphs.num_nodes + b) for a, b in ((source, target), (target, source)))
@@ -161,7 +160,7 @@ def _edges(task: Task) -> dict[str, int | bool]:
     }
 
 
-def _labels(task: Task, classes: Tensor | None) -> dict[str, Any]:
+def _labels(task: TaskLike, classes: Tensor | None) -> dict[str, Any]:
     y = task.graphs.y
     if classes is not None:
         count = max(task.schema.outputs, 2)
@@ -175,23 +174,13 @@ def _labels(task: Task, classes: Tensor | None) -> dict[str, Any]:
     return {**{name: float(value) for name, value in found.items()}, "no label": int(rows.sum())}
 
 
-def _columns(preprocessing: Preprocessing) -> dict[str, str]:
-    tables = (("node", preprocessing.nodes), ("edge", preprocessing.edges))
-    return {f"{table} {column.name!r}": _way(column) for table, columns in tables for column in columns}
-
-
-def _way(column: Column) -> str:
-    if column.kind == "categorical":
-        most = "most frequent " if column.rare else ""
-        return f"categorical, {len(column.categories)} {most}categories and other or missing"
-    words = {"time": "time in days", "list": f"list of {len(column.mean)}"}.get(column.kind, column.kind)
-    if column.kind in ("numeric", "time"):
-        words += f", mean {column.mean[0]:.4g}, deviation {column.scale[0]:.4g}"
-    return words + (", with a mark where missing" if column.gaps else "")
+def _columns(task: TaskLike) -> dict[str, str]:
+    tables: Mapping[str, Sequence[InputColumn]] = task.details.get("columns", {})
+    return {f"{table} {column.name!r}": column.summary for table, columns in tables.items() for column in columns}
 
 
 def _warnings(
-    task: Task,
+    task: TaskLike,
     classes: Tensor | None,
     labels: Mapping[str, Any],
     edges: Mapping[str, int | bool],
@@ -214,13 +203,12 @@ def _warnings(
     return found + find_leaks(task, classes)
 
 
-def _look_alikes(task: Task) -> list[str]:
+def _look_alikes(task: TaskLike) -> list[str]:
     """Categories that a reader would take for one: they differ by white space, or by how Unicode writes a letter."""
-    preprocessing = task.details.get("preprocessing")
     columns = {"the target": task.classes}
-    if isinstance(preprocessing, Preprocessing):
-        for of, fitted in (("", preprocessing.nodes), ("edge ", preprocessing.edges)):
-            columns |= {f"column {of + column.name!r}": column.categories for column in fitted}
+    for table, found_columns in task.details.get("columns", {}).items():
+        of = "edge " if table == "edge" else ""
+        columns |= {f"column {of + column.name!r}": column.categories for column in found_columns}
     found = []
     for column, names in columns.items():
         shown: dict[str, str] = {}
@@ -231,7 +219,7 @@ def _look_alikes(task: Task) -> list[str]:
     return found
 
 
-def _class_warnings(task: Task, classes: Tensor, labels: Mapping[str, Any]) -> list[str]:
+def _class_warnings(task: TaskLike, classes: Tensor, labels: Mapping[str, Any]) -> list[str]:
     found = []
     counts = {name: count for name, count in labels.items() if name != "no label"}
     total = sum(counts.values())

@@ -11,10 +11,8 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import AddLaplacianEigenvectorPE
 from torch_geometric.utils import degree, to_undirected
 
-from sirgcn.data.cache import cached
 from sirgcn.data.graphs import Graphs, sha256_of
-from sirgcn.data.progress import progress
-from sirgcn.data.root import cache_root
+from sirgcn.data.store import cache_root, cached, progress
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError, check_at_least
 from sirgcn.strict import checked

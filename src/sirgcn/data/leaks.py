@@ -1,16 +1,17 @@
 """Signs that a task is easier than it should be: a column that gives the target away, the same item in two parts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sirgcn.data.graphs import Graphs
-from sirgcn.data.preprocess import Column, Preprocessing, as_categories
-from sirgcn.data.task import Task
-from sirgcn.data.text import Floats
+from sirgcn.data.schema import InputColumn, TaskLike
+
+Floats = NDArray[np.float64]
 
 # With fewer labels, a column fits them by chance.
 FEWEST = 20
@@ -25,7 +26,7 @@ REPEATED = 4
 SAME = 0.9999
 
 
-def find_leaks(task: Task, labels: Tensor | None) -> list[str]:
+def find_leaks(task: TaskLike, labels: Tensor | None) -> list[str]:
     """Warnings, in words; `labels` are the classes (int64, -1: none), or None where targets are numbers."""
     found = []
     rows, y = _labelled(task, labels)
@@ -38,7 +39,7 @@ def find_leaks(task: Task, labels: Tensor | None) -> list[str]:
     return found + _twins(task)
 
 
-def _labelled(task: Task, labels: Tensor | None) -> tuple[Any, Any]:
+def _labelled(task: TaskLike, labels: Tensor | None) -> tuple[Any, Any]:
     y = task.graphs.y if labels is None else labels
     if y.dim() == 2:
         return np.empty(0, np.int64), y.numpy()
@@ -46,37 +47,38 @@ def _labelled(task: Task, labels: Tensor | None) -> tuple[Any, Any]:
     return known.nonzero().squeeze(1).numpy(), y.double().numpy()
 
 
-def _columns(task: Task) -> Iterator[tuple[str, Floats]]:
+def _columns(task: TaskLike) -> Iterator[tuple[str, Floats]]:
     """The inputs at the level of the targets, by name: categories as their numbers, of graphs the nodes' means."""
-    graphs = task.graphs
-    inputs = graphs.edge_attr if task.level == "edge" else graphs.x
+    inputs = _inputs(task)
     if inputs is None:
         return
-    label = "edge_attr" if task.level == "edge" else "x"
-    preprocessing = task.details.get("preprocessing")
-    fitted: tuple[Column, ...] = ()
-    if isinstance(preprocessing, Preprocessing):
-        fitted = preprocessing.edges if task.level == "edge" else preprocessing.nodes
-    if task.level == "graph":
-        if inputs.is_floating_point():
-            inputs = _means(graphs, inputs)
-        else:
-            return
-    if not fitted or as_categories(fitted):
-        names = [repr(column.name) for column in fitted] or [f"{label}[:, {place}]" for place in range(inputs.size(1))]
-        for place, name in enumerate(names):
-            yield name, inputs[:, place].double().numpy()
+    table = "edge" if task.level == "edge" else "node"
+    columns: Sequence[InputColumn] = task.details.get("columns", {}).get(table, ())
+    if columns:
+        yield from _table_columns(columns, inputs)
         return
-    start = 0
-    for column in fitted:
-        part = inputs[:, start : start + column.width]
-        start += column.width
-        if column.kind == "categorical":
+    label = "edge_attr" if task.level == "edge" else "x"
+    for place in range(inputs.size(1)):
+        yield f"{label}[:, {place}]", inputs[:, place].double().numpy()
+
+
+def _inputs(task: TaskLike) -> Tensor | None:
+    """The inputs of the items that have targets; None where there are none, or where they are categories of nodes."""
+    graphs = task.graphs
+    if task.level == "edge":
+        return graphs.edge_attr
+    if task.level == "node":
+        return graphs.x
+    return _means(graphs, graphs.x) if graphs.x.is_floating_point() else None
+
+
+def _table_columns(columns: Sequence[InputColumn], inputs: Tensor) -> Iterator[tuple[str, Floats]]:
+    for column in columns:
+        part = inputs[:, column.first : column.first + column.width].double()
+        if not column.values:
             yield repr(column.name), part.argmax(1).double().numpy()
-        else:
-            for place in range(len(column.mean)):
-                suffix = f"[{place}]" if column.kind == "list" else ""
-                yield f"{column.name!r}{suffix}", part[:, place].double().numpy()
+        for place, name in enumerate(column.values):
+            yield name, part[:, place].numpy()
 
 
 def _means(graphs: Graphs, x: Tensor) -> Tensor:
@@ -122,7 +124,7 @@ def _counts_up(values: Floats) -> bool:
     return bool(reach > 0 and np.abs(ordered - even).max() < 0.1 * reach / len(ordered))
 
 
-def _twins(task: Task) -> list[str]:
+def _twins(task: TaskLike) -> list[str]:
     if task.over == "graphs":
         marks, what = _graph_marks(task.graphs), "look like a training graph (same features, same neighbourhoods)"
     elif task.over == "nodes":

@@ -1,14 +1,13 @@
 """Molecules as graphs: atoms and bonds with the categories of the Open Graph Benchmark (Hu et al., 2020)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sirgcn.data.frames import Dropped, Frame
-from sirgcn.data.structure import Structure
-from sirgcn.data.text import Ints
-from sirgcn.data.validate import DataError
+Ints = NDArray[np.int64]
+
 
 _MISC: Any = object()
 
@@ -69,37 +68,3 @@ def molecule(smiles: str) -> tuple[Ints, Ints, Ints] | None:
     kinds = np.array([_categories(_BOND, bond) for bond in bonds], dtype=np.int64).reshape(-1, len(_BOND))
     both = np.stack([ends, ends[:, ::-1]], axis=1).reshape(-1, 2).T
     return atoms, both, kinds.repeat(2, axis=0)
-
-
-def read_molecules(frame: Frame, smiles: str, key: str | None, dropped: Dropped) -> tuple[Structure, Frame, Ints, Ints]:
-    """The molecules of a table: their structure, the table without those that RDKit cannot read, atoms and bonds."""
-    try:
-        import rdkit  # noqa: F401
-    except ImportError:
-        raise DataError("needs RDKit: pip install 'sirgcn[chem]'", smiles, frame.source) from None
-    found = [None if text is None else molecule(text) for text in frame.categories(smiles)]
-    bad = np.array([graph is None for graph in found], dtype=np.bool_)
-    dropped.note(frame, bad, smiles, "expected a molecule as SMILES")
-    graphs = [graph for graph in found if graph is not None]
-    if not graphs:
-        raise frame.error("expected at least one molecule, got none", smiles)
-    kept = frame.take(~bad)
-    atoms, ends, bonds = (tuple(part) for part in zip(*graphs, strict=True))
-    node_ptr, edge_ptr = (_pointer([len(part) for part in parts]) for parts in (atoms, bonds))
-    shift = np.repeat(node_ptr[:-1], np.diff(edge_ptr))
-    structure = Structure(
-        nodes=None,
-        edges=Frame(frame.source, {}, np.repeat(kept.rows, np.diff(edge_ptr))),
-        ids=np.concatenate([np.arange(len(part)) for part in atoms]).astype(object),
-        edge_index=np.concatenate(ends, axis=1) + shift,
-        rows=np.arange(len(shift)),
-        added=np.zeros(len(shift), dtype=np.bool_),
-        graph_ids=kept.rows.astype(object) if key is None else kept.ids(key)[1],
-        node_ptr=node_ptr,
-        edge_ptr=edge_ptr,
-    )
-    return structure, kept, np.concatenate(atoms), np.concatenate(bonds)
-
-
-def _pointer(sizes: Sequence[int]) -> Ints:
-    return np.append(0, np.cumsum(sizes)).astype(np.int64)

@@ -4,99 +4,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from sirgcn.data.describe import Description, describe
 from sirgcn.data.graphs import Graphs, Level
 from sirgcn.data.losses import LOSSES, LOSSES_OF_CLASSES, Loss
 from sirgcn.data.metrics import METRICS, METRICS_OF_CLASSES, Metric
+from sirgcn.data.schema import Schema
+from sirgcn.data.splits import PARTS, Part, Split
 from sirgcn.data.validate import DataError, check_at_least, check_range, check_shape
 from sirgcn.strict import check_fields, checked
-
-Part = Literal["train", "val", "test"]
-"""A part of a split."""
-
-PARTS: tuple[Part, ...] = ("train", "val", "test")
-
-
-@dataclass(frozen=True)
-class Schema:
-    """What goes into a model and comes out of it.
-
-    Args:
-        features: the width of float node features; 0 where nodes carry categories.
-        vocabularies: the number of categories of each column of the nodes; empty where they carry features.
-        edge_features: the width of float edge features; 0 where there are none.
-        edge_vocabularies: the number of categories of each column of the edges.
-        encodings: the width of the positional or structural encodings.
-        outputs: what a model gives per row: classes, tasks, or 1.
-    """
-
-    features: int = 0
-    vocabularies: tuple[int, ...] = ()
-    edge_features: int = 0
-    edge_vocabularies: tuple[int, ...] = ()
-    encodings: int = 0
-    outputs: int = 1
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Training, validation and test items: int64 indices of graphs, or of one graph's nodes or edges."""
-
-    train: Tensor
-    val: Tensor
-    test: Tensor
-
-    @classmethod
-    def from_masks(cls, train: Tensor, val: Tensor, test: Tensor) -> "Split":
-        """From bool masks over the items."""
-        return cls(*(mask.nonzero().squeeze(1) for mask in (train, val, test)))
-
-    @classmethod
-    @checked
-    def draw(
-        cls,
-        count: int,
-        seed: int = 0,
-        fractions: tuple[float, float, float] = (0.6, 0.2, 0.2),
-        strata: Tensor | None = None,
-    ) -> "Split":
-        """A random split of `count` items; with `strata` (int64 `[count]`) each class is split alike, -1 is left out.
-
-        Every part gets at least one item of a class that has three or more.
-        """
-        check_at_least(1, count=count)
-        check_at_least(0, seed=seed)
-        # Written so that NaN is refused too.
-        if not (min(fractions) >= 0 < fractions[0] and abs(sum(fractions) - 1) < 1e-9):
-            expected = "expected three, the first above 0, none below 0, and the sum 1"
-            raise DataError(f"{expected}, got {fractions}", "fractions")
-        if strata is None:
-            strata = torch.zeros(count, dtype=torch.int64)
-        check_shape("strata", strata, (count,), (torch.int64,))
-        if not bool((strata >= 0).any()):
-            raise DataError("expected at least one class, got none", "strata")
-        # PCG64 by name: numpy's default generator may become another one.
-        rng = np.random.Generator(np.random.PCG64(seed))
-        group = strata.numpy()
-        parts: list[list[np.ndarray[Any, Any]]] = [[], [], []]
-        for label in np.unique(group[group >= 0]):
-            items = rng.permutation(np.flatnonzero(group == label))
-            val, test = (round(fraction * len(items)) for fraction in fractions[1:])
-            if len(items) >= 3:
-                val, test = max(val, int(fractions[1] > 0)), max(test, int(fractions[2] > 0))
-            # A rare class goes to training first.
-            val, test = min(val, len(items) - 1), min(test, len(items) - 1 - min(val, len(items) - 1))
-            ends = (len(items) - val - test, len(items) - test)
-            for part, rows in zip(parts, np.split(items, ends), strict=True):
-                part.append(rows)
-        return cls(*(torch.from_numpy(np.sort(np.concatenate(part))) for part in parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,10 +134,8 @@ class Task:
         batch.y = batch.y[rows]
         return batch
 
-    def describe(self) -> Any:
+    def describe(self) -> Description:
         """What the data are: sizes, degrees, labels, homophily, missing values, warnings."""
-        from sirgcn.data.describe import describe
-
         return describe(self)
 
 

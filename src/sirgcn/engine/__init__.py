@@ -1,1 +1,4 @@
-"""Experiments, the training loop, checkpoints and results."""
+"""Experiments, the training loop, checkpoints and records.
+
+`experiment` reads what to run, `plan` lists the runs, `pool` and `run` make them, `records` keeps the results.
+"""

@@ -1,7 +1,7 @@
-"""Checkpoints: a training state on disk, whole or not at all, with the one before it kept.
+"""Checkpoints: the state of a training on disk. A checkpoint is written in full or not at all, and the last two stay.
 
-A checkpoint is two files: `NUMBER.safetensors` with all tensors, and `NUMBER.json` with everything else, the sha256 of
-the tensors' file and one of itself. The JSON is written last, so that a checkpoint exists once it does.
+A checkpoint consists of two files. `NUMBER.safetensors` has all tensors. `NUMBER.json` has everything else, the sha256
+of the other file and one of itself. The JSON file is written last, and the checkpoint exists as soon as it does.
 """
 
 import hashlib
@@ -25,25 +25,33 @@ from sirgcn.strict import read as read_setting
 
 FORMAT = 1
 
-# Seconds for which a save waits for one of another process.
+# How many seconds a save waits for another process that is saving.
 _PATIENCE = 60.0
 
-# How a state's tensors are written in JSON: by the key under which the other file holds them.
+# A tensor in the JSON file is written as this key with the tensor's name in the other file.
 _TENSOR = "$tensor"
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint that is not what was written."""
+    """A checkpoint that is damaged or incomplete."""
 
 
 class Checkpoints:
-    """The checkpoints of one training, in a folder of its own.
+    """The checkpoints of one training, in a folder of their own.
 
     Args:
-        folder: where they are.
-        keep: how many.
-        of: the settings of the training, as JSON values: checkpoints that were written with others are not loaded. None
-            stands for no settings, not for any; a `Trainer` puts its own in the place of None.
+        folder: the folder.
+        keep: how many checkpoints are kept.
+        of: the identity of the training, as JSON values. Checkpoints that were written with another identity are not
+            loaded. None is an identity of its own and does not match others. A `Trainer` replaces None by the identity
+            of its training.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     checkpoints = Checkpoints(folder, of={"lr": 0.1})
+    ...     _ = checkpoints.save({"epoch": 3, "weights": torch.ones(2)})
+    ...     checkpoints.load()
+    {'epoch': 3, 'weights': tensor([1., 1.])}
     """
 
     def __init__(self, folder: str | Path, keep: int = 2, of: Any = None) -> None:
@@ -56,10 +64,10 @@ class Checkpoints:
 
     @contextmanager
     def held(self, patience: float = 0.0) -> Iterator[None]:
-        """Keep other processes out of the folder meanwhile.
+        """Keep other processes out of the folder while the context is open.
 
         Raises:
-            Busy: one is in it for longer than so many seconds; says who.
+            Busy: another process uses the folder for longer than `patience` seconds. The error says which.
         """
         if self._is_held:
             yield
@@ -72,7 +80,10 @@ class Checkpoints:
                 self._is_held = False
 
     def save(self, state: dict[str, Any]) -> Path:
-        """Write a state of JSON values, tensors, dicts (with text or int keys), lists and tuples; drop the oldest."""
+        """Write a state and drop old checkpoints.
+
+        A state has JSON values, tensors, dicts with text or int keys, lists and tuples.
+        """
         with self.held(_PATIENCE):
             return self._save(state)
 
@@ -87,7 +98,7 @@ class Checkpoints:
         write_atomic(path.with_suffix(".safetensors"), data)
         write_atomic(path, json.dumps(body).encode())
         for old in sorted(self._numbers())[: -self.keep]:
-            # The JSON first: without it the other file is no checkpoint.
+            # The JSON file first: without it there is no checkpoint.
             for suffix in (".json", ".safetensors"):
                 (self.folder / f"{old:08d}{suffix}").unlink(missing_ok=True)
         for part in self.folder.glob("*.part"):
@@ -95,13 +106,13 @@ class Checkpoints:
         return path
 
     def load(self) -> dict[str, Any] | None:
-        """The newest state that is whole and of this training, or None; others are passed over with a warning."""
+        """The newest state that is undamaged and of this training, or None. Others are skipped with a warning."""
         for number in sorted(self._numbers(), reverse=True):
             path = self.folder / f"{number:08d}.json"
             try:
                 of, state = read(path)
             except CheckpointError as error:
-                warnings.warn(f"{error}; the checkpoint before it is used, if there is one", stacklevel=2)
+                warnings.warn(f"{error}; the checkpoint before it is used if there is one", stacklevel=2)
                 continue
             if of == self.of:
                 return state
@@ -109,12 +120,12 @@ class Checkpoints:
         return None
 
     def clear(self) -> None:
-        """Remove all of them."""
+        """Remove all checkpoints. Other files in the folder stay."""
         if self.folder.is_dir():
             for file in self.folder.iterdir():
                 if file.suffix in (".json", ".safetensors", ".part"):
                     file.unlink(missing_ok=True)
-            # What else is there is not ours.
+            # The folder stays if it has other files.
             with suppress(OSError):
                 self.folder.rmdir()
 
@@ -123,11 +134,18 @@ class Checkpoints:
 
 
 def read(path: Path) -> tuple[Any, dict[str, Any]]:
-    """The settings of one checkpoint's training and its state, if every byte is as it was written."""
+    """The identity of the training of one checkpoint, and its state.
+
+    Raises:
+        CheckpointError: a file is missing, or a byte differs from what was written.
+    """
     try:
-        body = json.loads(path.read_bytes())
+        text = path.read_bytes()
+        body = json.loads(text)
+        # Bytes that JSON reads alike, such as 1e-05 and 1E-05, have the same digest.
+        is_as_written = text == json.dumps(body).encode()
         digest = body.pop("sha256")
-        if digest != _digest(body):
+        if not is_as_written or digest != _digest(body):
             raise CheckpointError(f"{path}: expected the content that was written, got another hash")
         if body["format"] != FORMAT:
             raise CheckpointError(f"{path}: expected format {FORMAT}, got {body['format']}")
@@ -151,15 +169,15 @@ def _digest(body: dict[str, Any]) -> str:
 def _flatten(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         key = str(len(tensors))
-        # A copy: safetensors refuses tensors that share memory.
+        # A copy, because safetensors refuses tensors that share memory.
         tensors[key] = value.detach().cpu().clone().contiguous()
         return {_TENSOR: key}
     if isinstance(value, dict):
-        # Pairs, so that int keys (the optimiser's) stay int.
+        # As pairs, so that the int keys of the optimiser's state stay int.
         return {"$dict": [[key, _flatten(entry, tensors)] for key, entry in value.items()]}
     if isinstance(value, list | tuple):
-        kind = "$list" if isinstance(value, list) else "$tuple"
-        return {kind: [_flatten(entry, tensors) for entry in value]}
+        tag = "$list" if isinstance(value, list) else "$tuple"
+        return {tag: [_flatten(entry, tensors) for entry in value]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(f"state: expected JSON values and tensors, got {type(value).__name__}")
@@ -168,17 +186,17 @@ def _flatten(value: Any, tensors: dict[str, Tensor]) -> Any:
 def _restore(value: Any, tensors: dict[str, Tensor]) -> Any:
     if not isinstance(value, dict):
         return value
-    ((kind, content),) = value.items()
-    if kind == _TENSOR:
+    ((tag, content),) = value.items()
+    if tag == _TENSOR:
         return tensors[content]
-    if kind == "$dict":
+    if tag == "$dict":
         return {key: _restore(entry, tensors) for key, entry in content}
     entries = [_restore(entry, tensors) for entry in content]
-    return entries if kind == "$list" else tuple(entries)
+    return entries if tag == "$list" else tuple(entries)
 
 
 def random_state(generator: torch.Generator) -> dict[str, Any]:
-    """The state of torch's generators and of one's own."""
+    """The state of torch's generators and of another generator."""
     state: dict[str, Any] = {"torch": torch.get_rng_state(), "generator": generator.get_state()}
     if torch.cuda.is_available():
         state["cuda"] = torch.cuda.get_rng_state_all()
@@ -186,7 +204,7 @@ def random_state(generator: torch.Generator) -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any], generator: torch.Generator) -> None:
-    """Put them back."""
+    """Restore what `random_state` returned."""
     torch.set_rng_state(state["torch"])
     generator.set_state(state["generator"])
     if "cuda" in state and torch.cuda.is_available():
@@ -194,5 +212,5 @@ def set_random_state(state: dict[str, Any], generator: torch.Generator) -> None:
 
 
 def weights_sha256(model: nn.Module) -> str:
-    """A hash of all weights and buffers: two runs that are equal bit for bit have the same."""
+    """A hash of all weights and buffers. Two runs that are equal bit for bit have the same hash."""
     return sha256_of("", {name: tensor.cpu() for name, tensor in model.state_dict().items()})

@@ -1,4 +1,4 @@
-"""The machine and the versions that a figure depends on."""
+"""The machine and the versions of libraries that a result depends on."""
 
 import os
 import platform
@@ -14,14 +14,19 @@ import torch_geometric
 
 import sirgcn
 from sirgcn.ops import backends, native
+from sirgcn.ops.aggregate import choose_backend
 
 ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "20000000000"}
-"""Settings of glibc under which a process keeps freed memory and uses it again: without them every pass pays for the
+"""Settings of glibc with which a process keeps freed memory and uses it again. Without them, every pass pays for the
 page faults of its large tensors. glibc reads them when a process starts."""
 
 
 def environment() -> dict[str, Any]:
-    """Machine, versions, backends and settings, as JSON values."""
+    """Machine, versions, backends and settings, as JSON values.
+
+    >>> environment()["torch"] == torch.__version__
+    True
+    """
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": _cpu(),
@@ -42,13 +47,23 @@ def environment() -> dict[str, Any]:
         "variables": {
             name: value
             for name, value in os.environ.items()
-            if name.startswith(("OMP_", "KMP_", "MKL_", "MALLOC_", "SIRGCN_ISA", "SIRGCN_PRODUCTS"))
+            if name.startswith(("OMP_", "KMP_", "MKL_", "MALLOC_", "ONEDNN_", "SIRGCN_ISA"))
         },
     }
 
 
+def environment_of(device: str) -> dict[str, Any]:
+    """The environment of a run: also the commit, the device, the backend of the layer there, and torch's threads."""
+    return environment() | {
+        "git": commit(),
+        "device": device,
+        "backend": choose_backend(None, torch.device(device)),
+        "threads": torch.get_num_threads(),
+    }
+
+
 def commit() -> str | None:
-    """The commit of the checkout that this package is run from, with `+` where files differ; None without one."""
+    """The commit of the checkout that this package runs from, with `+` if files were changed; None without one."""
     try:
         folder = Path(__file__).parent
         found = [
@@ -61,7 +76,14 @@ def commit() -> str | None:
 
 
 def find_device(name: str) -> str:
-    """The device as it is, or a ValueError with those that models can be trained on here."""
+    """Check the name of a device, and return it.
+
+    Raises:
+        ValueError: models cannot be trained on it here. The error lists the devices that are available.
+
+    >>> find_device("cpu")
+    'cpu'
+    """
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     known = ["cpu"]
     if accelerator is not None:
@@ -72,7 +94,7 @@ def find_device(name: str) -> str:
 
 
 def peak_memory_mb() -> float | None:
-    """The most memory that this process has held; None where the system does not say."""
+    """The largest memory that this process has had, in MB. None where the system does not say."""
     if os.name != "posix":
         return None
     import resource

@@ -1,4 +1,4 @@
-"""Locks of the operating system on files: they end with their process, however that ends."""
+"""Locks of the operating system on files. A lock ends with its process, however the process ends."""
 
 import math
 import os
@@ -10,21 +10,21 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-# Windows locks bytes, and nobody else can read those: one far behind any text is taken.
+# Windows locks bytes, which other processes then cannot read. This byte is far behind any text.
 _BYTE = 1 << 40
 _WAIT = 0.01
 
 
 class Busy(RuntimeError):
-    """Another process holds the lock; the text says who."""
+    """Another process holds the lock. The text says which."""
 
 
 @contextmanager
 def opened(path: Path, patience: float = math.inf) -> Iterator[int]:
-    """The descriptor of a file, which is made if there is none, with its lock held.
+    """The descriptor of a file, with its lock held. The file is created if there is none.
 
     Raises:
-        Busy: others hold it for longer than so many seconds; says who, if the file does.
+        Busy: another process holds the lock for longer than `patience` seconds. The error says which if the file does.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, owner = _open(path, patience), os.getpid()
@@ -32,7 +32,7 @@ def opened(path: Path, patience: float = math.inf) -> Iterator[int]:
     try:
         yield descriptor
     finally:
-        # A fork of the process that goes on from here has no part in the lock.
+        # A fork of this process that continues from here does not own the lock.
         if os.getpid() == owner:
             _DESCRIPTORS.discard(descriptor)
             _release(descriptor)
@@ -41,29 +41,29 @@ def opened(path: Path, patience: float = math.inf) -> Iterator[int]:
 
 @contextmanager
 def held(path: Path, patience: float = 0.0) -> Iterator[None]:
-    """Hold a lock that is a file of its own, whose text says who holds it; the file goes with the lock.
+    """Hold a lock that is a file of its own. The text of the file says who holds it. The file is removed at the end.
 
     Raises:
-        Busy: another process, or another part of this one, holds it for longer than so many seconds; says who, and
-            since when.
+        Busy: another process, or another part of this process, holds the lock for longer than `patience` seconds. The
+            error says which, and since when.
     """
     with opened(path, patience) as descriptor:
         owner = os.getpid()
-        # On a full disk nobody can be told who it is; the lock holds all the same.
+        # On a full disk the text cannot be written. The lock is held all the same.
         with suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, _self().encode())
         try:
             yield
         finally:
-            # Windows removes no file that is open: there it stays, and means nothing without its lock.
+            # Windows does not remove an open file. The file stays there and means nothing without its lock.
             with suppress(OSError):
                 if os.getpid() == owner:
                     path.unlink()
 
 
 def holder(path: Path) -> str:
-    """Who wrote into a lock's file."""
+    """The process that wrote its name into the file of a lock."""
     try:
         return path.read_text("utf-8").strip() or "another process"
     except (OSError, UnicodeDecodeError):
@@ -76,7 +76,7 @@ def _self() -> str:
 
 
 def _open(path: Path, patience: float) -> int:
-    """A locked descriptor of the file that bears the name now: the one before may just have removed another."""
+    """A locked descriptor of the file that has the name now. The previous holder may have removed an older file."""
     started = time.monotonic()
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
@@ -135,7 +135,7 @@ _DESCRIPTORS: set[int] = set()
 
 
 def _forget() -> None:
-    """A fork has copies of the descriptors, and would hold the locks beyond the death of their process."""
+    """Close the descriptors in a fork, which would otherwise hold the locks after the end of their process."""
     for descriptor in _DESCRIPTORS:
         os.close(descriptor)
     _DESCRIPTORS.clear()

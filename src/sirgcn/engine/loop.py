@@ -1,4 +1,4 @@
-"""The training loop: one for every task."""
+"""The one training loop, for every task."""
 
 import json
 import math
@@ -14,14 +14,16 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from sirgcn.data.graphs import sha256_of
-from sirgcn.data.losses import LOSSES_OF_BATCHES, count_labels
-from sirgcn.data.task import PARTS, Part, Task
+from sirgcn.data.losses import LOSSES_OF_BATCHES
+from sirgcn.data.splits import PARTS, Part
+from sirgcn.data.task import Task
 from sirgcn.engine.checkpoint import Checkpoints, random_state, set_random_state, weights_sha256
 from sirgcn.engine.experiment import TrainConfig
+from sirgcn.engine.inference import Inference
 from sirgcn.strict import ConfigError, read
 
 EVALUATED_AT_ONCE = 4
-"""Batches of training that make one of evaluation, which keeps nothing for a backward pass."""
+"""How many batches of the training make one batch of an evaluation, which keeps nothing for a backward pass."""
 
 
 class NotFinite(RuntimeError):
@@ -29,19 +31,28 @@ class NotFinite(RuntimeError):
 
 
 class Interrupted(Exception):
-    """The training was asked to stop; its state is saved."""
+    """The training was asked to stop, and its state is saved."""
 
 
 class Watcher(Protocol):
-    """Looks on as a model is trained."""
+    """Is called while a model is trained."""
 
     def epoch(self, row: dict[str, Any], epochs: int) -> None:
-        """An epoch is over; `row` is its line of the history."""
+        """Called after an epoch with its row of the history and the number of epochs."""
 
 
 @dataclass
 class Outcome:
-    """What a training gave; the model holds the selected weights."""
+    """The result of a training. The model has the selected weights.
+
+    Args:
+        history: one row per epoch: learning rate, losses, metrics, seconds.
+        best_epoch: the epoch whose weights were selected.
+        stopped: why the training ended.
+        metrics: loss and metric of every part, with the selected weights.
+        seconds: the time of the training, without the evaluation at its end.
+        threads: the numbers of threads that torch had; more than one after a resumption with another number.
+    """
 
     history: list[dict[str, Any]]
     best_epoch: int
@@ -53,7 +64,7 @@ class Outcome:
 
 @dataclass
 class _State:
-    """Where a training stands. `seconds` counts earlier processes in, `threads` has the numbers that they had."""
+    """The progress of a training. `seconds` and `threads` include the processes before a resumption."""
 
     epoch: int = 0
     step: int = 0
@@ -73,18 +84,30 @@ class Trainer:
     r"""Trains a model on a task: AdamW on :math:`\ell + \lambda_1 \|\theta\|_1 + \lambda_2 \|\theta\|_2^2`.
 
     Args:
-        model: called as `model(x, edge_index, edge_attr=, batch=, batch_size=, pe=)`; one output per row of the task.
-            One with a `prepare(x, edge_index)` gets its result in the place of the edges, made once for a single graph.
-            One with an `objective(x, edge_index, rows, target, loss)` is trained on that in the place of the loss.
-        task: the data, loss and metric. Its test part is read once, for the selected weights, when all is over.
+        model: called as `model(x, edge_index, edge_attr=, batch=, batch_size=, pe=)`. It returns one output per row of
+            the task. A model with a method `prepare(x, edge_index)` receives its result in place of the edges; it is
+            called once for a single graph. A model with a method `objective(x, edge_index, rows, target, loss)` is
+            trained on that in place of the loss.
+        task: the data, loss and metric. The test part is read once, at the end, with the selected weights.
         config: the protocol.
-        split: which of the task's splits.
-        seed: of the order of batches. The caller seeds the weights.
-        checkpoints: where the state is kept; None keeps none. Those of another model, other initial weights, another
-            task, protocol, split or seed are not taken up, unless their `of` says that they are of this training.
-        every: seconds between checkpoints; 0 writes one after every step.
-        should_stop: asked after every step; where it answers True, the state is saved and `Interrupted` raised.
-        watcher: is shown every epoch.
+        split: the number of the task's split.
+        seed: the seed of the order of batches. The caller seeds the weights.
+        checkpoints: where the state is kept. None keeps no state. The training does not resume from checkpoints of
+            another model, other initial weights, another task, protocol, split or seed. If `checkpoints.of` is set, it
+            alone decides this.
+        every: seconds between checkpoints. 0 writes a checkpoint after every step.
+        should_stop: called after every step. If it returns True, the state is saved and `Interrupted` is raised.
+        watcher: called after every epoch.
+
+    >>> import torch
+    >>> from sirgcn import SIRNet
+    >>> from sirgcn.data import load
+    >>> _ = torch.manual_seed(0)
+    >>> task = load("hetero_edge_count", c=2, num_graphs=20)
+    >>> model = SIRNet(2, 8, 1, num_layers=1, encoder="embedding", pool="sum")
+    >>> outcome = Trainer(model, task, TrainConfig(epochs=2, batch_size=8, selection="last")).run()
+    >>> len(outcome.history), outcome.stopped
+    (2, 'epochs')
     """
 
     def __init__(
@@ -104,35 +127,37 @@ class Trainer:
         self.split, self.seed = _at_least_0(int, split, "split"), _at_least_0(int, seed, "seed")
         self.every, self.checkpoints = _at_least_0(float, every, "every"), checkpoints
         self.should_stop, self.watcher = should_stop, watcher
-        # Listed once: to walk through all modules takes as long as a layer does on a small batch.
+        # Listed once: walking through all modules takes as long as a layer on a small batch.
         self.parameters = list(model.parameters())
         self.device = self.parameters[0].device
         self.generator = torch.Generator().manual_seed(self.seed)
-        # The fused form does what the others do in a quarter of the time; not every device has it.
+        # The fused form takes a quarter of the time of the others. Not every device has it.
         fused = self.device.type in ("cpu", "cuda")
         self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
         self.plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
             self.optimizer, factor=config.factor, patience=config.patience
         )
-        # In eval mode and without the penalties, after every epoch: the signal of the schedule and of stopping.
+        # The training loss in eval mode and without the penalties, on which the schedule and the stopping depend.
         self.needs_train_loss = config.schedule == "plateau" or config.early_on == "train" or config.stop_loss > 0
         self.state = _State()
         self.best_weights: dict[str, Tensor] = {}
-        self.prepared: Any = None
-        # The generator as it was before the epoch's order was drawn: from it the order is drawn again.
+        self.inference = Inference(model, task, self.split, self.device, config.precision)
+        # The state of the generator before it drew the order of the epoch's batches, to draw the same order again.
         self.order = self.generator.get_state()
 
     def run(self) -> Outcome:
         """Train to the end, from the last checkpoint if there is one.
 
         Raises:
-            Busy: another process is in the folder of the checkpoints; says who.
+            Busy: another process uses the folder of the checkpoints. The error says which.
+            Interrupted: `should_stop` returned True. The state is saved.
+            NotFinite: the loss, a gradient or a weight became NaN or infinite.
         """
         check_validation(self.task, self.config, self.split)
         if self.checkpoints is None:
             return self._run()
         if self.checkpoints.of is None:
-            # The caller's object is left alone: it may serve another training next.
+            # A copy: the caller may use its own object for another training next.
             self.checkpoints = Checkpoints(self.checkpoints.folder, self.checkpoints.keep, self._identity())
         with self.checkpoints.held():
             return self._run()
@@ -167,28 +192,16 @@ class Trainer:
         stopped = state.stopped or "epochs"
         return Outcome(state.history, state.best_epoch, stopped, metrics, state.seconds, state.threads)
 
-    @torch.no_grad()
     def evaluate(self, *parts: Part) -> dict[Part, tuple[float, float]]:
         """The mean loss and the metric of each part that is not empty, in eval mode.
 
         The loss is the mean over batches, weighted by their labels. The parts of a single graph share one forward pass.
         """
-        self.model.eval()
-        parts = tuple(part for part in parts if self.task.num_batches(part, split=self.split))
-        if self.task.over != "graphs":
-            return self._evaluate_rows(parts)
-        found: dict[Part, tuple[float, float]] = {}
-        for part in parts:
-            outputs, targets, total, labels = [], [], 0.0, 0
-            for batch in self.task.batches(part, self._eval_batch_size(), self.split):
-                output, target = self.predict(batch)
-                count = count_labels(self.task.loss, target)
-                total += float(self.task.loss_function(output, target)) * count
-                labels += count
-                outputs.append(output.float().cpu())
-                targets.append(target.cpu())
-            found[part] = total / max(1, labels), self.task.metric_function(outputs, targets)
-        return found
+        return self.inference.evaluate(parts, self._eval_batch_size())
+
+    def predict(self, batch: Data) -> tuple[Tensor, Tensor]:
+        """The model's output for the labelled rows of a batch, and their targets."""
+        return self.inference.predict(batch)
 
     def _eval_batch_size(self) -> int | None:
         config, size = self.config, self.config.batch_size
@@ -197,55 +210,11 @@ class Trainer:
         is_of_batches = self.task.metric_function.per_batch or self.task.loss in LOSSES_OF_BATCHES
         return size if is_of_batches else EVALUATED_AT_ONCE * size
 
-    def _evaluate_rows(self, parts: tuple[Part, ...]) -> dict[Part, tuple[float, float]]:
-        split = self.task.splits[self.split]
-        output, target = self.predict(self.task.graphs.batch())
-        found: dict[Part, tuple[float, float]] = {}
-        for part in parts:
-            rows = getattr(split, part).to(self.device)
-            loss = float(self.task.loss_function(output[rows], target[rows]))
-            found[part] = loss, self.task.metric_function([output[rows].float().cpu()], [target[rows].cpu()])
-        return found
-
-    def predict(self, batch: Data) -> tuple[Tensor, Tensor]:
-        """The model's output for the labelled rows of a batch, and their targets."""
-        batch = batch.to(self.device)
-        inputs = {name: batch[name] for name in ("edge_attr", "pe") if batch.get(name) is not None}
-        if self.task.level == "edge":
-            labelled = batch.get("edge_label_index")
-            inputs["edge_label_index"] = batch.edge_index if labelled is None else labelled
-        with self._autocast():
-            output = self.model(batch.x, self._graph(batch), batch=batch.batch, batch_size=batch.num_graphs, **inputs)
-        index = batch.get("index")
-        return (output if index is None else output[index]), batch.y
-
-    def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
-
-    def _graph(self, batch: Data) -> Any:
-        prepare: Callable[..., Any] | None = getattr(self.model, "prepare", None)
-        if self.task.over == "graphs" or prepare is None:
-            return batch.edge_index
-        if self.prepared is None:
-            self.prepared = prepare(batch.x, batch.edge_index)
-        return self.prepared
-
-    def _training_loss(self, batch: Data) -> Tensor:
-        objective, loss = getattr(self.model, "objective", None), self.task.loss_function
-        if objective is None:
-            return loss(*self.predict(batch))
-        batch = batch.to(self.device)
-        rows = batch.get("index")
-        rows = torch.arange(len(batch.y), device=self.device) if rows is None else rows
-        with self._autocast():
-            found: Tensor = objective(batch.x, self._graph(batch), rows, batch.y, loss)
-        return found
-
     def step(self, batch: Data) -> None:
-        """One step of AdamW on a batch; a loss or gradient that is not finite is refused."""
+        """One step of AdamW on a batch. Raises `NotFinite` before a bad gradient reaches the weights."""
         if not self.model.training:
             self.model.train()
-        loss = self._training_loss(batch)
+        loss = self.inference.training_loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         value = loss.item()
@@ -259,7 +228,7 @@ class Trainer:
 
     def _check_and_clip(self) -> None:
         total = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
-        # Before it reaches the weights; a norm that is too large for a float counts too.
+        # Before the gradient reaches the weights. A norm that is too large for a float is refused too.
         if not math.isfinite(total):
             self._refuse(f"the norm of the gradient is {total:g}")
         if self.config.clip is not None:
@@ -267,7 +236,7 @@ class Trainer:
 
     @torch.no_grad()
     def _penalise(self) -> None:
-        """The gradient of l1 * sum |p| + l2 * sum p^2, added without building the sums."""
+        """Add the gradient of l1 * sum |p| + l2 * sum p^2, without computing the sums."""
         if not self.config.l1 and not self.config.l2:
             return
         for p in self.parameters:
@@ -276,7 +245,7 @@ class Trainer:
                 p.grad = grad.add_(p.sign(), alpha=self.config.l1).add_(p, alpha=2 * self.config.l2)
 
     def _end_epoch(self) -> None:
-        """Evaluate, note, schedule, select, stop, save."""
+        """Evaluate the model, note the epoch, and let the schedule, the selection and the stopping follow."""
         state, config = self.state, self.config
         if any(not torch.isfinite(p).all() for p in self.parameters):
             self._refuse("a weight is not finite", f"after step {state.step}")
@@ -294,7 +263,7 @@ class Trainer:
             "seconds": round(state.seconds, 3),
         }
         state.history.append(row)
-        # Also while the rate is still rising, as in the authors' runs: a good epoch of the warm-up counts as the best.
+        # Also during the warm-up, as in the authors' runs: a good epoch of the warm-up counts as the best.
         if config.schedule == "plateau":
             self.plateau.step(train_loss)  # type: ignore[arg-type]
         self._select(val_loss, val)
@@ -315,7 +284,7 @@ class Trainer:
             self.best_weights = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
 
     def _falling(self, metric: float) -> float:
-        """The metric with the sign with which smaller is better."""
+        """The metric, with a sign such that smaller is better."""
         return -metric if self.task.metric_function.maximise else metric
 
     def _stop(self, train_loss: float | None, val_loss: float | None, val_metric: float | None) -> None:
@@ -335,7 +304,7 @@ class Trainer:
             state.stopped = f"the learning rate fell below {config.stop_lr:g}"
 
     def _set_lr(self) -> None:
-        """Warm-up and cosine are functions of the epoch; the plateau's rate is the optimiser's own state."""
+        """Set the learning rate of the epoch in the warm-up and for cosine. Plateau changes the optimiser itself."""
         epoch, config = self.state.epoch, self.config
         if epoch < config.warmup:
             rate = config.lr * (epoch + 1) / config.warmup
@@ -363,7 +332,7 @@ class Trainer:
         raise NotFinite(f"{where}: {what}{named or '; all weights are finite'}")
 
     def _save(self, is_needed: bool = False) -> None:
-        """Write a checkpoint; one that cannot be written is told of, and only where it is needed an error."""
+        """Write a checkpoint. If that fails, warn, or raise the error if the checkpoint is needed."""
         if self.checkpoints is None:
             return
         state = {
@@ -380,7 +349,7 @@ class Trainer:
         except OSError as error:
             if is_needed:
                 raise
-            warnings.warn(f"no checkpoint could be written, the training goes on: {error}", stacklevel=2)
+            warnings.warn(f"no checkpoint could be written; the training continues: {error}", stacklevel=2)
 
     def _resume(self) -> None:
         found = None if self.checkpoints is None else self.checkpoints.load()
@@ -395,28 +364,29 @@ class Trainer:
         self.order = found["order"]
 
     def _identity(self) -> dict[str, Any]:
-        """What tells this training from others, as JSON values."""
+        """Everything that decides the result of this training, as JSON values."""
         task = self.task
         found = {
             "config": asdict(self.config),
             "split": self.split,
             "seed": self.seed,
             "data": [task.name, task.version, task.loss, task.metric, task.graphs.sha256(), splits_sha256(task)],
-            # Some modules show where they are in memory.
+            # The representation of some modules contains an address in memory.
             "model": re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.model)),
-            # Those before the training: another draw is another training.
+            # The initial weights: another draw is another training.
             "weights": weights_sha256(self.model),
         }
         identity: dict[str, Any] = json.loads(json.dumps(found))
         return identity
 
     def _note_threads(self) -> None:
-        """Note how many threads torch has, and say so where a part of the training had another number."""
+        """Note the number of threads of torch, and warn if the training had another number before."""
         before, now = self.state.threads, torch.get_num_threads()
         if before and before[-1] != now:
             warnings.warn(
-                f"the training goes on with {_threads(now)}, its checkpoint is of {_threads(before[-1])}: sums are "
-                "rounded otherwise, and the result may differ from that of a training with one number throughout",
+                f"the training continues with {_threads(now)}, and its checkpoint was written with "
+                f"{_threads(before[-1])}: sums are rounded differently, and the result may differ from that of an "
+                "uninterrupted training",
                 stacklevel=2,
             )
         if not before or before[-1] != now:
@@ -427,8 +397,8 @@ def _threads(number: int) -> str:
     return f"{number} thread{'' if number == 1 else 's'}"
 
 
-def _at_least_0(kind: type, value: Any, name: str) -> Any:
-    number = read(kind, value, name)
+def _at_least_0(hint: type, value: Any, name: str) -> Any:
+    number = read(hint, value, name)
     # Written so that NaN is refused too.
     if not number >= 0:
         raise ConfigError(f"{name}: expected at least 0, got {value}")
@@ -436,13 +406,13 @@ def _at_least_0(kind: type, value: Any, name: str) -> Any:
 
 
 def splits_sha256(task: Task) -> str:
-    """A hash of the parts of all splits and of the schema: with that of the graphs, of all that a training sees."""
+    """A hash of the schema and of the parts of all splits. With that of the graphs it covers all that is trained on."""
     rows = {f"{number}.{part}": getattr(split, part) for number, split in enumerate(task.splits) for part in PARTS}
     return sha256_of(str(task.schema), rows)
 
 
 def check_validation(task: Task, config: TrainConfig, split: int) -> None:
-    """Refuse to select or to stop by validation data that are not there."""
+    """Refuse a protocol that selects or stops by validation data on a task that has none."""
     if task.num_batches("val", split=split):
         return
     if config.selection != "last":

@@ -1,83 +1,89 @@
 """Where a model meets data: the network that a task and an experiment ask for."""
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from sirgcn.data.catalog import find as find_dataset
+from sirgcn.data.sets.catalog import find as find_dataset
 from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
 from sirgcn.engine.experiment import Experiment, ModelConfig
-from sirgcn.nn import PRESETS, SIRNet, dictionary_lookup_preset, hetero_edge_count_preset, width_for_budget
+from sirgcn.nn import (
+    PRESETS,
+    NetConfig,
+    NetworkConfig,
+    build_net,
+    dictionary_lookup_preset,
+    hetero_edge_count_preset,
+    width_for_budget,
+)
+from sirgcn.nn.config import CONV_OPTIONS, read_option
 from sirgcn.nn.convs import find_conv
-from sirgcn.nn.networks import find_network, make_network
-from sirgcn.strict import ConfigError, check_arguments
+from sirgcn.nn.networks import find_network
+from sirgcn.strict import ConfigError, check_arguments, check_name
 
-
-class EdgeNet(nn.Module):
-    r"""Scores of edges from a network on nodes: :math:`f([h_u \Vert h_v])` with a two-layer MLP f.
-
-    Args:
-        network: gives `(|V|, channels)`.
-        channels: of its output.
-        out_channels: of a score.
-    """
-
-    def __init__(self, network: nn.Module, channels: int, out_channels: int) -> None:
-        super().__init__()
-        self.network = network
-        self.scorer = nn.Sequential(nn.Linear(2 * channels, channels), nn.ReLU(), nn.Linear(channels, out_channels))
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor, **inputs: Any) -> Tensor:
-        """`(L, out_channels)` for the edges `edge_label_index` `[2, L]`."""
-        h = self.network(x, edge_index, **inputs)
-        source, target = edge_label_index
-        out: Tensor = self.scorer(torch.cat([h[target], h[source]], dim=-1))
-        return out
-
-
-# Presets that depend on the column's options or on the data, besides those of the table.
-_MADE = ("schema", "dictionary_lookup", "hetero_edge_count")
-# The option of a column that one of them takes its size from.
-_NEEDED = {"dictionary_lookup": "n", "hetero_edge_count": "c"}
+# Presets whose size is an option of the column: the name of that option, and the preset.
+_SIZED: dict[str, tuple[str, Callable[..., NetConfig]]] = {
+    "dictionary_lookup": ("n", dictionary_lookup_preset),
+    "hetero_edge_count": ("c", hetero_edge_count_preset),
+}
+_KNOWN_PRESETS = ("schema", *_SIZED, *PRESETS)
 
 
 def check_names(experiment: Experiment, where: str) -> None:
-    """Refuse a data set, preset, convolution, network or option that is not known, by its key and with those that are.
+    """Refuse an unknown data set, preset, convolution, network or option, by its key and with the known names.
 
-    `where` is the file. An option's value is read by the annotation of the argument that it is for; what only the data
-    can tell is found out where they are read.
+    An option's value is read by the annotation of the argument that it is for. What only the data can tell is checked
+    when the data are read.
+
+    Args:
+        experiment: the experiment.
+        where: its file, for errors.
     """
-    if experiment.kind != "complexity":
-        own = experiment.data == "tables"
-        options = _table_options() if own else _dataset_options(experiment, where)
-        reader = load_tables if own else find_dataset(experiment.data).reader
-        for place, column in enumerate(experiment.columns):
-            at = f"{where}: columns[{place}]: options"
-            _check_known(column.options, options, at)
-            check_arguments(reader, column.options, f"{at}: ")
-        _check_known([experiment.preset], (*_MADE, *PRESETS), f"{where}: preset")
-        needed = _NEEDED.get(experiment.preset)
-        for place, column in enumerate(experiment.columns):
-            if needed is not None and needed not in column.options:
-                raise ConfigError(
-                    f"{where}: columns[{place}]: options: expected {needed}, which the preset {experiment.preset} "
-                    "takes its size from, got none"
-                )
+    if not experiment.draws_graphs:
+        _check_columns(experiment, where)
+        check_name(f"{where}: preset", experiment.preset, _KNOWN_PRESETS, exact=True)
     for place, model in enumerate(experiment.models):
         row = f"{where}: models[{place}]"
         try:
             entry = find_conv(model.conv) if model.network is None else find_network(model.network)
         except ValueError as error:
             raise ConfigError(f"{row}: {error}") from error
-        options, build = entry.options, entry.build
-        if model.network is None and experiment.kind != "complexity":
-            options, build = tuple(inspect.signature(SIRNet).parameters), SIRNet
-        _check_known(model.options, options, f"{row}: options")
-        check_arguments(build, model.options, f"{row}: options: ")
+        if model.network is None and not experiment.draws_graphs:
+            _check_net_options(model, f"{row}: options: ")
+        else:
+            _check_known(model.options, entry.options, f"{row}: options")
+            check_arguments(entry.build, model.options, f"{row}: options: ")
+
+
+def _check_columns(experiment: Experiment, where: str) -> None:
+    """Refuse options of columns that the reader of the data does not have, and columns without the preset's size."""
+    is_own = experiment.data == "tables"
+    options = _table_options() if is_own else _dataset_options(experiment, where)
+    reader = load_tables if is_own else find_dataset(experiment.data).reader
+    size, _ = _SIZED.get(experiment.preset, (None, None))
+    for place, column in enumerate(experiment.columns):
+        at = f"{where}: columns[{place}]: options"
+        _check_known(column.options, options, at)
+        check_arguments(reader, column.options, f"{at}: ")
+        if size is not None and size not in column.options:
+            raise ConfigError(
+                f"{at}: expected {size}, from which the preset {experiment.preset} has its size, got none"
+            )
+
+
+def _check_net_options(model: ModelConfig, where: str) -> None:
+    """Refuse settings of a row that a `NetConfig` with the row's convolution does not have."""
+    values = {name: read_option(name, value, where) for name, value in model.options.items()}
+    conv = find_conv(model.conv)
+    own = {name: value for name, value in values.items() if name in CONV_OPTIONS}
+    own |= values.get("conv_options", {})
+    _check_known(own, conv.options, where.removesuffix(": "))
+    check_arguments(conv.build, own, where)
 
 
 def _table_options() -> tuple[str, ...]:
@@ -94,19 +100,14 @@ def _dataset_options(experiment: Experiment, where: str) -> tuple[str, ...]:
 
 def _check_known(names: Iterable[str], known: Sequence[str], where: str) -> None:
     for name in names:
-        if name not in known:
-            raise ConfigError(f"{where}: expected one of {', '.join(known)}, got {name!r}")
+        check_name(where, name, known, exact=True)
 
 
-def arguments(task: Task) -> dict[str, Any]:
-    """The arguments of `SIRNet` that a task's schema asks for, with the block of the heterophilous benchmark."""
+def default_config(task: Task) -> NetConfig:
+    """The network that a task's schema asks for, with the block of the heterophilous benchmark."""
     schema = task.schema
-    given: dict[str, Any] = {
-        "in_channels": schema.features or schema.vocabularies,
+    options: dict[str, Any] = {
         "encoder": "linear" if schema.features else "embedding",
-        "hidden_channels": 128,
-        "out_channels": schema.outputs,
-        "num_layers": 3,
         "block": "pre_norm",
         "norm": "layer",
         "activation": "gelu",
@@ -116,97 +117,101 @@ def arguments(task: Task) -> dict[str, Any]:
         "dropout": 0.2,
     }
     if schema.edge_features or schema.edge_vocabularies:
-        given |= {
-            "edge_channels": schema.edge_features or schema.edge_vocabularies,
-            "edge_encoder": "linear" if schema.edge_features else "embedding",
-        }
+        options["edge_channels"] = schema.edge_features or schema.edge_vocabularies
+        options["edge_encoder"] = "linear" if schema.edge_features else "embedding"
     if schema.encodings:
-        given |= {"positional": task.details.get("encoding", "random_walk"), "pe_dim": schema.encodings}
+        options |= {"positional": task.details.get("encoding", "random_walk"), "pe_dim": schema.encodings}
     if task.level == "graph":
-        given |= {"pool": "mean", "readout_layers": 2}
-    return given
+        options |= {"pool": "mean", "readout_layers": 2}
+    in_channels = schema.features or schema.vocabularies
+    return NetConfig.of(in_channels, 128, schema.outputs, num_layers=3, **options)
 
 
-def build(experiment: Experiment, model: ModelConfig, task: Task, options: dict[str, Any]) -> nn.Module:
+def config_of(
+    experiment: Experiment, model: ModelConfig, task: Task, options: Mapping[str, Any]
+) -> NetConfig | NetworkConfig:
+    """The network of a row for the data of a column; where the row has a budget, with the width that fills it.
+
+    Args:
+        experiment: the experiment.
+        model: the row.
+        task: the data.
+        options: the options of the column.
+    """
+    where = f"{experiment.name}: {model.title}"
+    if model.network is None:
+        config: NetConfig | NetworkConfig = _net_config(experiment, model, task, options)
+    else:
+        config = _network_config(model, task, where)
+    return config if model.budget is None else _within(config, model.budget, where)
+
+
+def build(experiment: Experiment, model: ModelConfig, task: Task, options: Mapping[str, Any]) -> nn.Module:
     """The model of a row for a column's data; `options` are the column's.
 
     The weights are drawn from torch's generator, which the caller seeds.
     """
-    make, width, multiple_of = (_own if model.network is not None else _sir_net)(experiment, model, task, options)
-
-    def checked(width: int | None) -> nn.Module:
-        try:
-            return make(width)
-        except TypeError as error:
-            raise ConfigError(f"{experiment.name}: {model.title}: {error}") from error
-
-    if model.budget is not None:
-        if width is None:
-            raise ConfigError(f"{experiment.name}: {model.title}: budget: expected a model with a width, got none")
-        width = width_for_budget(checked, model.budget, multiple_of)
-    return checked(width)
+    try:
+        return build_net(config_of(experiment, model, task, options))
+    except TypeError as error:
+        raise ConfigError(f"{experiment.name}: {model.title}: {error}") from error
 
 
-# From a width to the model, the width where there is no budget (None for a model without), what it is a multiple of.
-_Maker = tuple[Callable[[Any], nn.Module], int | None, int]
-
-
-def _sir_net(experiment: Experiment, model: ModelConfig, task: Task, options: dict[str, Any]) -> _Maker:
-    given = {**_preset(experiment, model, task, options), "conv": model.conv, **model.options}
-    if model.conv == "sir":
-        given.setdefault("variant", experiment.variant)
-    if task.level == "edge":
-        given = {**given, "pool": None, "out_channels": given["hidden_channels"]}
+def _net_config(experiment: Experiment, model: ModelConfig, task: Task, options: Mapping[str, Any]) -> NetConfig:
     conv = find_conv(model.conv)
-    chosen = given.get("conv_options", {})
-    if "delta" in conv.options and "delta" not in chosen and set(chosen.get("scalers", ())) - {"identity"}:
-        given["conv_options"] = {**chosen, "delta": mean_log_degree(task)}
+    config = _preset(experiment, model, task, options).with_options(conv=model.conv).with_options(**model.options)
+    known = config.conv.options
+    if "variant" in conv.options and "variant" not in known:
+        config = config.with_options(variant=experiment.variant)
+    if "delta" in conv.options and "delta" not in known and set(known.get("scalers", ())) - {"identity"}:
+        config = config.with_options(conv_options={"delta": mean_log_degree(task)})
+    if task.level == "edge":
+        config = config.with_options(pool=None, out_channels=task.schema.outputs, edge_scores=True)
+    return config
 
-    def make(width: int) -> nn.Module:
-        network = SIRNet(**{**given, "hidden_channels": width})
-        return network if task.level != "edge" else EdgeNet(network, width, task.schema.outputs)
 
-    return make, given["hidden_channels"], chosen.get("heads", conv.heads)
-
-
-def _own(experiment: Experiment, model: ModelConfig, task: Task, options: dict[str, Any]) -> _Maker:
+def _network_config(model: ModelConfig, task: Task, where: str) -> NetworkConfig:
     network, schema = find_network(str(model.network)), task.schema
-    where = f"{experiment.name}: {model.title}"
-    if (
-        task.over != "nodes"
-        or not schema.features
-        or schema.edge_features
-        or schema.edge_vocabularies
-        or schema.encodings
-    ):
+    has_more = schema.edge_features or schema.edge_vocabularies or schema.encodings
+    if task.over != "nodes" or not schema.features or has_more:
         raise ConfigError(
             f"{where}: {network.name} reads the numbers at the nodes of one graph, got the data {task.name}"
         )
+    return NetworkConfig(network.name, schema.features, schema.outputs, task.graphs.num_nodes, dict(model.options))
 
-    def make(width: int | None) -> nn.Module:
-        given = model.options if width is None else {**model.options, "hidden_channels": width}
-        return make_network(network.name, schema.features, schema.outputs, task.graphs.num_nodes, **given)
 
-    default = inspect.signature(network.build).parameters.get("hidden_channels")
-    return make, None if default is None else model.options.get("hidden_channels", default.default), 1
+def _within(config: NetConfig | NetworkConfig, budget: int, where: str) -> NetConfig | NetworkConfig:
+    """The configuration with the largest width at which the network has no more parameters than the budget."""
+    multiple_of = 1
+    if isinstance(config, NetConfig):
+        multiple_of = config.conv.options.get("heads", find_conv(config.conv.name).heads)
+    elif "hidden_channels" not in find_network(config.network).options:
+        raise ConfigError(f"{where}: budget: expected a model with a width, got none")
+    width = width_for_budget(lambda width: build_net(_of_width(config, width)), budget, multiple_of)
+    return _of_width(config, width)
+
+
+def _of_width(config: NetConfig | NetworkConfig, width: int) -> NetConfig | NetworkConfig:
+    if isinstance(config, NetConfig):
+        return config.with_options(hidden_channels=width)
+    return replace(config, options={**config.options, "hidden_channels": width})
 
 
 def mean_log_degree(task: Task) -> float:
-    """PNA's delta: the mean of log(D + 1) over the nodes of the training graphs, D the in-degree.
+    """PNA's delta: the mean of log(D + 1) over the nodes of the training graphs, with D the in-degree.
 
-    Of one graph all nodes count, whatever is known of their labels.
+    In one graph all nodes count, whether their labels are known or not.
     """
     graphs = task.graphs.select(task.splits[0].train) if task.over == "graphs" else task.graphs
     degree = torch.bincount(graphs.edge_index[1], minlength=graphs.num_nodes)
     return float(degree.double().log1p().mean())
 
 
-def _preset(experiment: Experiment, model: ModelConfig, task: Task, options: dict[str, Any]) -> dict[str, Any]:
+def _preset(experiment: Experiment, model: ModelConfig, task: Task, options: Mapping[str, Any]) -> NetConfig:
+    check_name(f"{experiment.name}: preset", experiment.preset, _KNOWN_PRESETS, exact=True)
     if experiment.preset == "schema":
-        return arguments(task)
-    if experiment.preset == "dictionary_lookup":
-        return dictionary_lookup_preset(options["n"], conv=model.conv)
-    if experiment.preset == "hetero_edge_count":
-        return hetero_edge_count_preset(options["c"], conv=model.conv)
-    _check_known([experiment.preset], (*_MADE, *PRESETS), f"{experiment.name}: preset")
+        return default_config(task)
+    if experiment.preset in _SIZED:
+        size, make = _SIZED[experiment.preset]
+        return make(options[size], conv=model.conv)
     return PRESETS[experiment.preset]

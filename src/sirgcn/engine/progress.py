@@ -1,4 +1,4 @@
-"""What a user sees while runs are made: bars on a terminal, plain lines in a log."""
+"""The progress of runs: bars on a terminal, plain lines in a log."""
 
 import time
 from typing import Any
@@ -7,11 +7,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from sirgcn.engine.run import Run
+from sirgcn.engine.plan import Run
 
 
 class Progress:
-    """Shows the runs at work, each with its epoch, loss, metric and time left."""
+    """Shows the runs that are being made, each with its epoch, loss, metric and remaining time."""
 
     def __init__(self, total: int, quiet: bool = False, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, quiet=quiet)
@@ -37,9 +37,9 @@ class Progress:
         self.bars.stop()
 
     def __call__(self, run: Run, event: str, detail: dict[str, Any]) -> None:
-        """As `run_all` reports."""
+        """As `run_all` calls its listeners."""
         if event == "start":
-            note = "reading the data" if run.experiment.kind == "training" else "timing"
+            note = "timing" if run.experiment.is_timed else "reading the data"
             self.tasks[run] = self.bars.add_task(str(run), total=None, note=note)
             self.said[run] = time.monotonic()
             self._line(f"begun: {run}")
@@ -58,7 +58,7 @@ class Progress:
         elif row.get("train") is not None:
             note += f", train {row['train']:.4g}"
         self.bars.update(self.tasks[run], completed=row["epoch"] + 1, total=row["epochs"], note=note)
-        # A log gets a line now and then, not one per epoch.
+        # A log gets a line every 30 seconds, not one per epoch.
         if time.monotonic() - self.said[run] > 30:
             self.said[run] = time.monotonic()
             self._line(f"{run}: epoch {row['epoch'] + 1}/{row['epochs']}, {note}, lr {row['lr']:.2g}")
@@ -69,7 +69,7 @@ class Progress:
 
 
 def result_of(detail: dict[str, Any]) -> str:
-    """What came out of a run, as it is told behind its name: the score, and the error if there is one."""
+    """The result of a run, as it is printed after its name: the score, and the error if there is one."""
     error = detail.get("error")
     return f"{_score(detail)}{'' if error is None else f': {error}'}"
 

@@ -1,19 +1,19 @@
-"""The curves of runs for TensorBoard, which the extra `log` installs."""
+"""The curves of runs for TensorBoard. The extra `log` installs TensorBoard."""
 
 from pathlib import Path
 from typing import Any
 
-from sirgcn.engine.run import Run
+from sirgcn.engine.plan import Run
 
 SCALARS = {"lr": "lr", "step_loss": "loss/step", "train_loss": "loss/train", "val_loss": "loss/val"}
-"""Columns of a history and the names of their curves; the metric's are `metric/train` and `metric/val`."""
+"""Columns of a history and the names of their curves. The curves of the metric are `metric/train` and `metric/val`."""
 
 
 class TensorBoard:
-    """Writes every epoch of every run below `folder`, one folder of events a run; reads nothing, decides nothing.
+    """Writes every epoch of every run below a folder, with one folder of events per run.
 
     Raises:
-        ModuleNotFoundError: TensorBoard is not installed; says how to install it.
+        ModuleNotFoundError: TensorBoard is not installed. The error says how to install it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -25,7 +25,7 @@ class TensorBoard:
         self.writers: dict[Run, Any] = {}
 
     def __call__(self, run: Run, event: str, detail: dict[str, Any]) -> None:
-        """As `run_all` reports."""
+        """As `run_all` calls its listeners."""
         if event == "epoch":
             writer = self._writer(run, detail["epoch"])
             for name, value in detail.items():
@@ -37,7 +37,7 @@ class TensorBoard:
 
     def _writer(self, run: Run, epoch: int) -> Any:
         if run not in self.writers:
-            # A run that is taken up again writes over the epochs that it had gone through after its checkpoint.
+            # A resumed run overwrites the epochs after its checkpoint.
             where = self.folder / run.experiment.name / run.slug
             self.writers[run] = self._make(str(where), purge_step=epoch + 1)
         return self.writers[run]

@@ -1,4 +1,4 @@
-"""Interleaved timing: in every repetition each run has its turn, so that drift of the machine hits all alike."""
+"""Interleaved timing: every repetition measures each run once, so that drift of the machine affects all alike."""
 
 import gc
 import math
@@ -15,9 +15,16 @@ from sirgcn.strict import check_fields
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: repetitions, seconds that one sample lasts at least, seconds after which a run drops out.
+    """How long to measure.
 
-    `clock` is `"wall"`, or `"cpu"` for the time that the process spends on the CPU.
+    Args:
+        repeats: the number of repetitions.
+        sample_seconds: the shortest time of a sample.
+        run_seconds: a run drops out after this time.
+        clock: `"wall"`, or `"cpu"` for the time that the process spends on the CPU.
+
+    >>> Effort(repeats=3, sample_seconds=0.0, run_seconds=1.0).clock
+    'wall'
     """
 
     repeats: int
@@ -30,8 +37,8 @@ class Effort:
 
 
 def calls_per_sample(run: Callable[[], object], effort: Effort) -> int:
-    """Call it once or twice, as a warm-up, and say how many calls make a sample."""
-    # The first call may compile, load a library or ask the system for memory: a second one says how long it takes.
+    """Call a run once or twice as a warm-up, and return how many calls make a sample."""
+    # The first call may compile, load a library or ask the system for memory. The second call shows how long one takes.
     seconds = _seconds(run, 1, effort.clock)
     if seconds < effort.run_seconds:
         seconds = _seconds(run, 1, effort.clock)
@@ -44,11 +51,20 @@ def interleave(
     on_step: Callable[[str], None] = lambda name: None,
     is_enough: Callable[[int], bool] = lambda repeats: False,
 ) -> dict[str, list[float]]:
-    """The seconds of one call of every run, given with its calls per sample: one sample per repetition.
+    """The seconds of one call of every run, one sample per repetition.
 
-    A run that is long drops out after `run_seconds`, with one sample at least; the samples of repetition r of any two
-    runs were taken side by side. `is_enough` is asked before a repetition, with the number of those that were made.
-    The garbage collector rests, as with `timeit`.
+    A long run drops out after `run_seconds`, with at least one sample. The samples of repetition r of any two runs were
+    taken one after the other. The garbage collector is switched off, as in `timeit`.
+
+    Args:
+        runs: each run with its calls per sample.
+        effort: how long to measure.
+        on_step: called before each sample with the name of the run.
+        is_enough: called before each repetition with the number of repetitions so far.
+
+    >>> samples = interleave({"a": (lambda: sum(range(10)), 5)}, Effort(3, 0.0, 1.0))
+    >>> len(samples["a"])
+    3
     """
     samples: dict[str, list[float]] = {name: [] for name in runs}
     spent = dict.fromkeys(runs, 0.0)
@@ -56,7 +72,7 @@ def interleave(
     for repeat in range(effort.repeats):
         if is_enough(repeat):
             break
-        # Nobody always runs in the wake of the same other.
+        # The order changes, so that no run always follows the same other one.
         for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
             if repeat and spent[name] > effort.run_seconds:
                 continue
@@ -85,12 +101,20 @@ def _seconds(run: Callable[[], object], calls: int, name: str) -> float:
 
 
 def summary(samples: Sequence[float]) -> dict[str, float]:
-    """Median and quartiles."""
+    """Median and quartiles.
+
+    >>> summary([1.0, 2.0, 3.0])
+    {'median': 2.0, 'q1': 1.5, 'q3': 2.5}
+    """
     low, high = np.quantile(samples, (0.25, 0.75))
     return {"median": median(samples), "q1": float(low), "q3": float(high)}
 
 
 def ratios(samples: Sequence[float], ours: Sequence[float]) -> dict[str, float]:
-    """Median and quartiles of samples / ours, repetition by repetition; above 1, ours is faster."""
-    # A repetition in which one of the two had dropped out has no ratio.
+    """Median and quartiles of samples / ours, repetition by repetition. Above 1, ours is faster.
+
+    >>> ratios([2.0, 4.0], [1.0, 2.0])["median"]
+    2.0
+    """
+    # A repetition in which one of the two runs had dropped out has no ratio.
     return summary([theirs / mine for theirs, mine in zip(samples, ours, strict=False)])

@@ -1,6 +1,18 @@
 """What users import: the layer, the readout, whole models, the other convolutions, encoders, converters."""
 
 from sirgcn.nn.adjacency import Graph
+from sirgcn.nn.build import build_net, config_from_dict
+from sirgcn.nn.config import (
+    OPTIONS,
+    BlockConfig,
+    ContextConfig,
+    ConvConfig,
+    EdgeConfig,
+    EncoderConfig,
+    HeadConfig,
+    NetConfig,
+    ReadoutConfig,
+)
 from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode
 from sirgcn.nn.conv import AGGREGATORS, SIRConv
 from sirgcn.nn.converted import ConvThen, Scale, WithSelfLoops
@@ -15,8 +27,9 @@ from sirgcn.nn.converters import (
 from sirgcn.nn.convs import CONVS, Conv, make_conv
 from sirgcn.nn.dgl import from_dgl_state_dict
 from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
-from sirgcn.nn.models import SIRGCN, SIRNet
-from sirgcn.nn.networks import MODEL_COLUMNS, NETWORKS, Network, make_network, model_rows
+from sirgcn.nn.models import SIRGCN
+from sirgcn.nn.net import EdgeNet, SIRNet
+from sirgcn.nn.networks import MODEL_COLUMNS, NETWORKS, Network, NetworkConfig, make_network, model_rows
 from sirgcn.nn.presets import (
     PRESETS,
     dictionary_lookup_preset,
@@ -24,8 +37,8 @@ from sirgcn.nn.presets import (
     preset,
     width_for_budget,
 )
-from sirgcn.nn.repeated import Repeated
 from sirgcn.ops.activation import Sigma
+from sirgcn.ops.rows import Rows
 
 __all__ = [
     "AGGREGATORS",
@@ -34,16 +47,27 @@ __all__ = [
     "NETWORKS",
     "OGB_ATOM",
     "OGB_BOND",
+    "OPTIONS",
     "PRESETS",
     "SIRGCN",
+    "BlockConfig",
     "CategoricalEncoder",
+    "ContextConfig",
     "Conv",
+    "ConvConfig",
     "ConvThen",
+    "EdgeConfig",
+    "EdgeNet",
+    "EncoderConfig",
     "Graph",
+    "HeadConfig",
+    "NetConfig",
     "Network",
+    "NetworkConfig",
     "PositionalEncoder",
     "RandomFeatures",
-    "Repeated",
+    "ReadoutConfig",
+    "Rows",
     "SIRConv",
     "SIRNet",
     "SIRReadout",
@@ -51,6 +75,8 @@ __all__ = [
     "Sigma",
     "VirtualNode",
     "WithSelfLoops",
+    "build_net",
+    "config_from_dict",
     "dictionary_lookup_preset",
     "from_dgl_state_dict",
     "from_edge_conv",

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import Linear as PyGLinear
 from torch_geometric.nn import MessagePassing
-from torch_geometric.nn.aggr.basic import MaxAggregation, SumAggregation
 from torch_geometric.nn.inits import reset
 from torch_geometric.typing import OptTensor
 from torch_geometric.utils import scatter
@@ -25,17 +24,17 @@ from sirgcn.nn.adjacency import (
 )
 from sirgcn.nn.dropout import dropout
 from sirgcn.nn.linear import Linear
-from sirgcn.nn.repeated import Repeated, is_row_by_row, through
-from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate, tiled_aggregate
+from sirgcn.nn.propagate import needs_propagate
+from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.aggregate import check_edge, choose_backend
-from sirgcn.ops.calls import has_hooks, is_compiling, is_exporting, is_touched, is_transformed
+from sirgcn.ops.calls import is_exporting
 from sirgcn.ops.checks import whole_number
 from sirgcn.ops.reference import accumulation_dtype
 from sirgcn.ops.rows import Rows
-from sirgcn.ops.sharing import KindEdges, KindPairs
+from sirgcn.ops.sharing import aggregate_network
 from sirgcn.ops.tiled import COMBINE
-from sirgcn.strict import Probability, Size, checked
+from sirgcn.strict import Probability, Size, check_name, checked
 
 AGGREGATORS = ("sum", "mean", "sym", "sym_in", "max")
 """The aggregators of `SIRConv`; PyG's `add` is taken for `sum`."""
@@ -112,19 +111,11 @@ class SIRConv(MessagePassing):
         flow: str = "source_to_target",
     ) -> None:
         aggr = "sum" if aggr == "add" else aggr
-        if aggr not in AGGREGATORS:
-            raise ValueError(f"aggr: expected one of {', '.join(AGGREGATORS)} (or add for sum), got {aggr!r}")
-        if variant not in VARIANTS:
-            raise ValueError(f"variant: expected one of {', '.join(VARIANTS)}, got {variant!r}")
-        if not 0 <= dropout < 1:
+        check_name("aggr", aggr, AGGREGATORS, exact=True)
+        check_name("variant", variant, VARIANTS, exact=True)
+        if dropout == 1:
             raise ValueError(f"dropout: expected 0 <= p < 1, got {dropout}")
-        if message_network is not None and (hidden_channels is not None or dropout):
-            raise ValueError(
-                "message_network: replaces the factorised form, so that hidden_channels and dropout "
-                "have nothing to act on; put them into the network"
-            )
-        if message_network is not None and not isinstance(message_network, nn.Module):
-            raise TypeError(f"message_network: expected a module, got {type(message_network).__name__}")
+        _check_message_network(message_network, hidden_channels, dropout)
         source, target = _checked_channels(in_channels)
         if backend is not None:
             choose_backend(backend)
@@ -156,36 +147,16 @@ class SIRConv(MessagePassing):
             if edge_dim is not None:
                 self.lin_edge = Linear(edge_dim, self.hidden_channels, bias=key_bias)
             self.lin_relation = Linear(self.hidden_channels, out_channels, bias=bias)
-        self.lin_residual: nn.Module | None = None
-        if isinstance(residual, nn.Module):
-            self.lin_residual = copy.deepcopy(residual)
-        elif residual not in (None, False, True):
-            raise ValueError(f"residual: expected None, True or a module, got {residual!r}")
-        elif residual:
-            self.lin_residual = Linear(target, out_channels, bias=bias)
+        self.lin_residual = _make_residual(residual, target, out_channels, bias)
         self.reset_parameters()
 
     @property
     def can_take_rows(self) -> bool:
-        """Whether x may be `Rows` of a table: not where the plain `propagate` runs."""
-        return not self._takes_plain_route()
-
-    @property
-    def takes_kinds(self) -> bool:
-        """Whether it may be computed once per kind of nodes, with `KindEdges` for the graph."""
-        return (
-            self.aggr != "max"
-            and self.message_network is None
-            and type(self.activation) is Sigma
-            and self.lin_residual is None
-            and all(is_row_by_row(lin) for lin in (self.lin_query, self.lin_key, self.lin_relation))
-            and (self.lin_edge is None or is_row_by_row(self.lin_edge))
-            and not (self.training and self.dropout)
-            and not (self.cached or self.flow == "target_to_source" or self._takes_plain_route())
-        )
+        """Whether x may be given as `Rows` with a gain: not where PyG's `propagate` runs."""
+        return not needs_propagate(self, SIRConv)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew, as torch draws those of `nn.Linear`, and forget a cached graph."""
+        """Draw all parameters again, as torch draws those of `nn.Linear`, and forget a cached graph."""
         super().reset_parameters()
         for module in self.children():
             reset(module)
@@ -193,108 +164,67 @@ class SIRConv(MessagePassing):
 
     def forward(
         self,
-        x: Tensor | Rows | Repeated | tuple[Tensor, Tensor | Repeated],
+        x: Tensor | Rows | tuple[Tensor, Tensor] | tuple[Rows, Rows],
         edge_index: Graph,
         edge_attr: EdgeAttr = None,
         edge_weight: OptTensor = None,
         size: tuple[int, int] | None = None,
     ) -> Tensor:
-        """One convolution: the shapes are those of the class."""
-        if isinstance(x, Rows):
-            x = x.table if x.index is None else Repeated(x.table, x.index)
+        """One convolution; the shapes are those of the class."""
         source, target = _both_ends(x)
-        self._check_nodes(source, target, edge_index, size)
+        self._check_graph(x, edge_index)
+        self._check_nodes(source, target, size)
         edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, self.edge_dim)
         edge_attr = self._checked_edge_attr(edge_attr)
         check_same_device(source, target, edge_index, edge_attr, edge_weight)
-        num_edges = count_edges(edge_index if self._cached_neighbors is None else self._cached_neighbors)
-        if num_edges is not None and not (edge_attr is None and edge_weight is None):
-            check_edge(edge_attr, edge_weight, num_edges, None, "edge_attr")
-        if edge_weight is not None and self.aggr == "max":
-            raise ValueError("edge_weight: the max aggregator takes no edge weights")
+        self._check_edges(edge_index, edge_attr, edge_weight)
 
         out = self._aggregate_messages(source, target, edge_index, edge_attr, edge_weight)
-        if self.message_network is not None and out.size(-1) != self.out_channels:
-            raise ValueError(
-                f"message_network: expected messages of width {self.out_channels} (out_channels), got {out.size(-1)}"
-            )
-        if self.lin_residual is not None:
-            own = through(self.lin_residual, target)
-            # A width of 1 on either side would be broadcast.
-            if own.size(-1) != self.out_channels:
-                raise ValueError(
-                    f"residual: expected a module with output width {self.out_channels} (out_channels), "
-                    f"got {own.size(-1)}"
-                )
-            out = out + own
-        return out
+        self._check_width("message_network: expected messages of width", out)
+        if self.lin_residual is None:
+            return out
+        own = target.map(self.lin_residual).expand()
+        # A width of 1 on either side would be broadcast.
+        self._check_width("residual: expected a module with output width", own)
+        return out + own
 
     def _aggregate_messages(
-        self,
-        source: Tensor | Repeated,
-        target: Tensor | Repeated,
-        graph: Graph,
-        edge_attr: EdgeAttr,
-        edge_weight: Tensor | None,
+        self, source: Rows, target: Rows, graph: Graph, edge_attr: EdgeAttr, edge_weight: Tensor | None
     ) -> Tensor:
-        neighbors = None if self._takes_plain_route() else self._neighbors(graph, source, target)
-        out = None if neighbors is None else self._by_pairs(source, target, neighbors, edge_weight)
-        if out is None:
-            query, key = self._drop(through(self.lin_query, target)), self._drop(through(self.lin_key, source))
-            edge = self._projected_edge(edge_attr)
-            if neighbors is None:
-                out = self._propagate(query, key, graph, edge, edge_weight)
-            else:
-                out = self._fused(query, key, neighbors, edge, edge_weight)
-        # W_R after the sum, once per node; with max it acted on every edge.
+        query, key = self._projected(self.lin_query, target), self._projected(self.lin_key, source)
+        edge = self._projected_edge(edge_attr)
+        if needs_propagate(self, SIRConv):
+            out = self._propagate(query.expand(), key.expand(), graph, edge, edge_weight)
+        else:
+            out = self._fused(query, key, self._neighbors(graph, key, query), edge, edge_weight)
+        # W_R acts once per node, after the sum; with max it acted on every edge.
         return out if self.aggr == "max" else self.lin_relation(out)
+
+    def _projected(self, lin: nn.Module, rows: Rows) -> Rows:
+        """The query or key term; dropout makes the rows of different nodes differ."""
+        rows = rows.map(lin)
+        if not (self.training and self.dropout):
+            return rows
+        return Rows(dropout(rows.expand(), self.dropout))
 
     def _projected_edge(self, edge_attr: EdgeAttr) -> EdgeAttr:
         """The edge term: of a pair (table, type) the table is projected, unless W_E was replaced by what mixes rows."""
         if self.lin_edge is None:
             return None
         edge = through_edges(self.lin_edge, edge_attr)
-        return (self._drop(edge[0]), edge[1]) if isinstance(edge, tuple) else self._drop(cast(Tensor, edge))
-
-    def _by_pairs(
-        self, source: Tensor | Repeated, target: Tensor | Repeated, neighbors: Neighbors, edge_weight: Tensor | None
-    ) -> Tensor | None:
-        """A network's messages once per pair of kinds; None where rows are not known to repeat or it does not pay."""
-        if not isinstance(source, Repeated) or not isinstance(target, Repeated) or self.aggr == "max":
-            return None
-        network, combine = self._network()
-        if (
-            type(network) is Sigma
-            or self.edge_dim is not None
-            or (self.training and self.dropout)
-            or is_compiling()
-            or torch.is_autocast_enabled(source.device.type)
-            or source.dtype not in (torch.float32, torch.float64)
-            or choose_backend(self.backend, source.device) == "reference"
-            or not all(is_row_by_row(module) for module in (network, self.lin_query, self.lin_key))
-        ):
-            return None
-        num_kinds = target.table.size(0), source.table.size(0)
-        pairs = KindPairs.of(target.kind, source.kind, num_kinds, neighbors)
-        if pairs is None:
-            return None
-        query, key = self.lin_query(target.table), self.lin_key(source.table)
-        return pairs.aggregate(network, query, key, edge_weight, self.reduction, combine, self.backend)
+        if isinstance(edge, tuple):
+            return dropout(edge[0], self.dropout, self.training), edge[1]
+        return dropout(cast(Tensor, edge), self.dropout, self.training)
 
     def _fused(
-        self,
-        query: Tensor,
-        key: Tensor,
-        neighbors: Neighbors,
-        edge: EdgeAttr,
-        edge_weight: Tensor | None,
+        self, query: Rows, key: Rows, neighbors: Neighbors, edge: EdgeAttr, edge_weight: Tensor | None
     ) -> Tensor:
         network, combine = self._network()
         if type(network) is Sigma:
-            sigma = network.activation
-            return sir_aggregate(query, key, neighbors, edge, edge_weight, sigma, self.reduction, self.backend)
-        return tiled_aggregate(
-            network, query, key, neighbors, edge, edge_weight, self.reduction, combine, backend=self.backend
+            ends, sigma = (query.expand(), key.expand()), network.activation
+            return sir_aggregate(*ends, neighbors, edge, edge_weight, sigma, self.reduction, self.backend)
+        return aggregate_network(
+            network, query, key, neighbors, edge, edge_weight, self.reduction, combine, self.backend
         )
 
     def _network(self) -> tuple[nn.Module, str]:
@@ -305,45 +235,27 @@ class SIRConv(MessagePassing):
             return nn.Sequential(self.activation, self.lin_relation), "add"
         return self.activation, "add"
 
-    def _edge_networks(self) -> tuple[nn.Module, ...]:
-        """The parts of what acts on an edge."""
+    def edge_modules(self) -> tuple[nn.Module, ...]:
+        """The modules that act on every edge."""
         if self.message_network is not None:
             return (self.message_network,)
         return (self.activation, self.lin_relation) if self.aggr == "max" else (self.activation,)
 
     def _propagate(
-        self,
-        query: Tensor,
-        key: Tensor,
-        graph: Graph,
-        edge: EdgeAttr,
-        edge_weight: Tensor | None,
+        self, query: Tensor, key: Tensor, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None
     ) -> Tensor:
         """PyG's own route, which builds the message of every edge: for explainers, hooks and exporters."""
         num_sources, num_targets = key.size(-2), query.size(-2)
         if self.cached and not is_exporting():
-            graph = self._neighbors(graph, key, query).edge_index
+            graph = self._neighbors(graph, Rows(key), Rows(query)).edge_index
             graph = graph if self.flow == "source_to_target" else graph.flip(0)
         edge_index = as_edge_index(graph, num_sources, num_targets)
         if isinstance(edge, tuple):
             edge = edge[0].index_select(0, edge[1])
-        target_weight, weight = None, edge_weight
-        if self.reduction == "sym_in" and num_sources != num_targets:
-            raise ValueError(
-                f"reduce: sym_in weighs by in-degrees at both ends and needs one set of nodes, "
-                f"got {num_sources} sources and {num_targets} targets"
-            )
-        if self.reduction in ("mean", "sym", "sym_in"):
-            source, target = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
-            ones = torch.ones_like(target)
-            in_degree = scatter(ones, target, dim_size=num_targets)
-            source_degree = scatter(ones, source, dim_size=num_sources) if self.reduction == "sym" else in_degree
-            # A degree above 65,504 is infinite in float16.
-            dtype = accumulation_dtype(query.dtype)
-            target_weight, source_weight = rank_one_weights(self.reduction, in_degree, source_degree, dtype)
-            if source_weight is not None:
-                factor = source_weight.index_select(0, source)
-                weight = factor if weight is None else weight * factor
+        target_weight, source_weight = self._degree_weights(edge_index, num_sources, num_targets, query.dtype)
+        weight = edge_weight
+        if source_weight is not None:
+            weight = source_weight if weight is None else weight * source_weight
         # propagate_type: (query: Tensor, key: Tensor, edge: OptTensor, weight: OptTensor)
         out: Tensor = self.propagate(
             edge_index,
@@ -355,6 +267,25 @@ class SIRConv(MessagePassing):
         )
         return out if target_weight is None else (out * target_weight.unsqueeze(-1)).to(out.dtype)
 
+    def _degree_weights(
+        self, edge_index: Tensor, num_sources: int, num_targets: int, dtype: torch.dtype
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The weights of the reduction: a_u of every target, and b_v of every edge's source."""
+        if self.reduction == "sym_in" and num_sources != num_targets:
+            raise ValueError(
+                f"reduce: sym_in weighs by in-degrees at both ends and needs one set of nodes, "
+                f"got {num_sources} sources and {num_targets} targets"
+            )
+        if self.reduction not in ("mean", "sym", "sym_in"):
+            return None, None
+        source, target = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
+        ones = torch.ones_like(target)
+        in_degree = scatter(ones, target, dim_size=num_targets)
+        source_degree = scatter(ones, source, dim_size=num_sources) if self.reduction == "sym" else in_degree
+        # A degree above 65,504 is infinite in float16.
+        of_target, of_source = rank_one_weights(self.reduction, in_degree, source_degree, accumulation_dtype(dtype))
+        return of_target, None if of_source is None else of_source.index_select(0, source)
+
     def message(  # type: ignore[override]
         self, query_i: Tensor, key_j: Tensor, edge: OptTensor, weight: OptTensor
     ) -> Tensor:
@@ -363,43 +294,8 @@ class SIRConv(MessagePassing):
         message: Tensor = network(COMBINE[combine](query_i, key_j, edge))
         return message if weight is None else message * weight.to(message.dtype).unsqueeze(-1)
 
-    def _takes_plain_route(self) -> bool:
-        """Whether PyG's `propagate` runs: asked for, or wanted by torch, an explainer, a hook or an override."""
-        return (
-            not self.fused
-            or bool(self.explain)
-            or is_exporting()
-            or is_transformed()
-            or self._has_message_hooks()
-            or self._has_own_steps()
-        )
-
-    def _has_message_hooks(self) -> bool:
-        """Whether someone looks on at a step of `propagate`, or at a module that the fused route does not call."""
-        return bool(
-            self._propagate_forward_pre_hooks
-            or self._propagate_forward_hooks
-            or self._message_forward_pre_hooks
-            or self._message_forward_hooks
-            or self._aggregate_forward_pre_hooks
-            or self._aggregate_forward_hooks
-            or is_touched(self.aggr_module)
-            or any(_is_watched(network) for network in self._edge_networks())
-        )
-
-    def _has_own_steps(self) -> bool:
-        """Whether a subclass or this instance replaces a step of `propagate`."""
-        own, cls = self.__dict__, type(self)
-        return (
-            any(getattr(cls, name) is not step or name in own for name, step in _STEPS.items())
-            or not _is_generated(cls.propagate, cls)
-            # PyG itself puts one onto the instance when an explanation ends.
-            or ("propagate" in own and not _is_generated(getattr(own["propagate"], "__func__", None), cls))
-            or type(self.aggr_module) is not _AGGREGATIONS["max" if self.aggr == "max" else "sum"]
-        )
-
-    def _neighbors(self, graph: Graph, source: Tensor | Repeated, target: Tensor | Repeated) -> Neighbors:
-        num_sources, num_targets = source.size(-2), target.size(-2)
+    def _neighbors(self, graph: Graph, source: Rows, target: Rows) -> Neighbors:
+        num_sources, num_targets = source.shape[-2], target.shape[-2]
         kept = self._cached_neighbors
         if kept is not None and kept.device == source.device:
             if (kept.num_sources, kept.num_targets) != (num_sources, num_targets):
@@ -416,40 +312,40 @@ class SIRConv(MessagePassing):
             self._cached_neighbors = neighbors
         return neighbors
 
-    def _drop(self, x: Tensor) -> Tensor:
-        return dropout(x, self.dropout, self.training)
-
-    def _check_nodes(
-        self, source: Tensor | Repeated, target: Tensor | Repeated, graph: Graph, size: tuple[int, int] | None
-    ) -> None:
-        if source is None:
-            raise ValueError("x: expected features of the source nodes, got (None, x)")
-        if target is None:
-            raise ValueError(
-                "x: expected features of the target nodes too, which the query W_Q h_u reads, got (x, None)"
-            )
-        # Kinds of nodes before and after a layer, one a refinement of the other, are one set of nodes.
-        if source is not target and not isinstance(graph, KindEdges):
-            if self.variant == "published":
-                raise ValueError("x: variant='published' takes one set of nodes, got a bipartite (source, target) pair")
-            if self.flow == "target_to_source":
-                raise ValueError("flow: target_to_source is not supported for a (source, target) pair; flip the edges")
-        if self.flow == "target_to_source" and (not isinstance(graph, Tensor) or graph.layout != torch.strided):
+    def _check_graph(self, x: object, graph: Graph) -> None:
+        """Refuse a pair of node sets, or a form of the graph, that this layer does not support."""
+        # Rows that stand for the same nodes twice are one set of nodes.
+        is_bipartite = isinstance(x, (tuple, list)) and x[0] is not x[1] and isinstance(x[0], Tensor)
+        if is_bipartite and self.variant == "published":
+            raise ValueError("x: variant='published' needs one set of nodes, got a bipartite (source, target) pair")
+        if self.flow != "target_to_source":
+            return
+        if is_bipartite:
+            raise ValueError("flow: target_to_source is not supported for a (source, target) pair; flip the edges")
+        if not isinstance(graph, Tensor) or graph.layout != torch.strided:
             raise ValueError("flow: target_to_source needs an edge_index tensor; transpose a sparse adjacency instead")
-        ends = zip((source, target), ("source", "target"), (self.lin_key, self.lin_query), strict=True)
-        for (tensor, end, lin), declared in zip(ends, _pair(self.in_channels), strict=True):
-            width = _in_width(lin, declared)
-            if not tensor.is_floating_point():
-                raise ValueError(f"x: expected a floating-point dtype, got {tensor.dtype}")
-            if tensor.dim() not in (2, 3):
-                raise ValueError(
-                    f"x: expected shape [nodes, features] or [batch, nodes, features], got {list(tensor.shape)}"
-                )
-            if width >= 0 and tensor.size(-1) != width:
-                raise ValueError(f"x: expected {width} features per {end} node, got {tensor.size(-1)}")
-        nodes = (source.size(-2), target.size(-2))
+
+    def _check_nodes(self, source: Rows, target: Rows, size: tuple[int, int] | None) -> None:
+        of_source, of_target = _pair(self.in_channels)
+        _check_features("source", source, _in_width(self.lin_key, of_source))
+        _check_features("target", target, _in_width(self.lin_query, of_target))
+        nodes = (source.shape[-2], target.shape[-2])
         if size is not None and tuple(size) != nodes:
             raise ValueError(f"size: expected {nodes}, the rows of the features, got {tuple(size)}")
+
+    def _check_edges(self, graph: Graph, edge_attr: EdgeAttr, edge_weight: Tensor | None) -> None:
+        """Refuse edge features and weights that do not fit the number of edges, or the aggregator."""
+        if edge_weight is not None and self.aggr == "max":
+            raise ValueError("edge_weight: the max aggregator has no use for edge weights, expected None")
+        if edge_attr is None and edge_weight is None:
+            return
+        num_edges = count_edges(graph if self._cached_neighbors is None else self._cached_neighbors)
+        if num_edges is not None:
+            check_edge(edge_attr, edge_weight, num_edges, None, "edge_attr")
+
+    def _check_width(self, expected: str, out: Tensor) -> None:
+        if out.size(-1) != self.out_channels:
+            raise ValueError(f"{expected} {self.out_channels} (out_channels), got {out.size(-1)}")
 
     def _checked_edge_attr(self, edge_attr: EdgeAttr) -> EdgeAttr:
         if edge_attr is None:
@@ -480,30 +376,34 @@ class SIRConv(MessagePassing):
         return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, aggr={self.aggr})"
 
 
-# What a subclass or a user may replace, and the fused route does not call.
-_STEPS = {
-    name: getattr(SIRConv, name) for name in ("message", "message_and_aggregate", "aggregate", "update", "edge_update")
-}
-_AGGREGATIONS = {"max": MaxAggregation, "sum": SumAggregation}
+def _check_message_network(network: object, hidden_channels: int | None, dropout: float) -> None:
+    if network is None:
+        return
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"message_network: expected a module, got {type(network).__name__}")
+    if hidden_channels is not None or dropout:
+        raise ValueError(
+            "message_network: replaces the factorised form, so that hidden_channels and dropout "
+            "have nothing to act on; put them into the network"
+        )
 
 
-def _is_generated(propagate: object, cls: type) -> bool:
-    """Whether a `propagate` is PyG's: that of `MessagePassing`, or written by PyG from a template for this class.
-
-    PyG keeps one that a subclass brings under the name of the one that it would have written.
-    """
-    if propagate is MessagePassing.propagate:
-        return True
-    module = getattr(propagate, "__module__", None)
-    return any(module == f"{base.__module__}_{base.__name__}_propagate" for base in cls.__mro__)
+def _make_residual(
+    residual: bool | nn.Module | None, in_channels: int, out_channels: int, bias: bool
+) -> nn.Module | None:
+    if isinstance(residual, nn.Module):
+        return copy.deepcopy(residual)
+    return Linear(in_channels, out_channels, bias=bias) if residual else None
 
 
-def _is_watched(network: nn.Module) -> bool:
-    """Whether someone looks on at a message network, or gave a sigma, which is computed by its name, a `forward`."""
-    if type(network) is Sigma:
-        return is_touched(network)
-    # Tiles are differentiated one by one: the hook of a weight would be shown the gradient of each.
-    return any(map(has_hooks, network.modules())) or any(weight._backward_hooks for weight in network.parameters())
+def _check_features(end: str, rows: Rows, width: int) -> None:
+    """Refuse node features of another dtype, shape or, unless it is not known yet, width."""
+    if not rows.dtype.is_floating_point:
+        raise ValueError(f"x: expected a floating-point dtype, got {rows.dtype}")
+    if len(rows.shape) not in (2, 3):
+        raise ValueError(f"x: expected shape [nodes, features] or [batch, nodes, features], got {list(rows.shape)}")
+    if width >= 0 and rows.shape[-1] != width:
+        raise ValueError(f"x: expected {width} features per {end} node, got {rows.shape[-1]}")
 
 
 def _owned(activation: str | Activation | nn.Module) -> nn.Module:
@@ -533,13 +433,17 @@ def _checked_channels(channels: object) -> tuple[int, int]:
     return source, target
 
 
-def _both_ends(
-    x: Tensor | Repeated | tuple[Tensor, Tensor | Repeated],
-) -> tuple[Tensor | Repeated, Tensor | Repeated]:
-    if isinstance(x, (Tensor, Repeated)):
-        return x, x
-    if not isinstance(x, (tuple, list)) or len(x) != 2:  # type: ignore[redundant-expr]
+def _both_ends(x: object) -> tuple[Rows, Rows]:
+    """The features of the sources and of the targets."""
+    if isinstance(x, (Tensor, Rows)):
+        rows = Rows.of(x)
+        return rows, rows
+    if not isinstance(x, (tuple, list)) or len(x) != 2:
         given = f"{len(x)} of them" if isinstance(x, (tuple, list)) else type(x).__name__
         raise ValueError(f"x: expected a tensor of node features or a pair (source, target), got {given}")
     source, target = x
-    return source, target
+    if source is None:
+        raise ValueError("x: expected features of the source nodes, got (None, x)")
+    if target is None:
+        raise ValueError("x: expected features of the target nodes too, which the query W_Q h_u reads, got (x, None)")
+    return Rows.of(source), Rows.of(target)

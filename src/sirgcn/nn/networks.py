@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torch import nn
@@ -11,10 +11,11 @@ from torch import nn
 from sirgcn.nn.baselines.heterophilous import H2GCN, GloGNN
 from sirgcn.nn.baselines.heterophilous_filters import FSGNN, GPRGNN, JacobiConv
 from sirgcn.nn.baselines.heterophilous_labels import CPGNN, GBKGNN
+from sirgcn.nn.config import NetConfig
 from sirgcn.nn.convs import CONVS, Conv, check_options
 from sirgcn.nn.linear import Linear
-from sirgcn.nn.models import SIRNet
-from sirgcn.strict import ConfigError, Probability, Size, check_name, checked, nearest
+from sirgcn.nn.net import SIRNet
+from sirgcn.strict import ConfigError, Count, Probability, Size, check_fields, check_name, checked, nearest
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,36 @@ def make_network(name: str, in_channels: int, out_channels: int, num_nodes: int,
     return network.build(in_channels, out_channels, **options)
 
 
+@dataclass(frozen=True)
+class NetworkConfig:
+    """One of the networks with a shape of their own (`NETWORKS`), which classify the nodes of one graph.
+
+    Args:
+        network: a name of `NETWORKS`.
+        in_channels: the width of the node features.
+        out_channels: the number of logits; 1 for two classes.
+        num_nodes: the nodes of the graph, for networks with a weight per node.
+        options: the options of the network, see `Network.options`.
+
+    >>> NetworkConfig("gprgnn", 16, 7, num_nodes=100).to_dict()["network"]
+    'gprgnn'
+    """
+
+    network: str
+    in_channels: Size
+    out_channels: Size
+    num_nodes: Count
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        find_network(self.network)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that JSON can hold."""
+        return asdict(self)
+
+
 def find_network(name: str) -> Network:
     """The entry of `NETWORKS` with this name; raises a `ConfigError` with the known names if there is none."""
     return NETWORKS[check_name("network", name, NETWORKS, exact=True)]
@@ -90,7 +121,7 @@ class _FAGCN(SIRNet):
         dropout: Probability = 0.5,
         eps: float = 0.3,
     ) -> None:
-        super().__init__(
+        config = NetConfig.of(
             in_channels,
             hidden_channels,
             out_channels,
@@ -104,6 +135,7 @@ class _FAGCN(SIRNet):
             norm=None,
             act=None,
         )
+        super().__init__(config)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -1,4 +1,4 @@
-"""The networks of the paper's tables as configurations of `SIRNet`."""
+"""The networks of the paper's tables as configurations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from sirgcn.nn.convs import find_conv
-from sirgcn.nn.models import SIRNet
+from sirgcn.nn.config import NetConfig
+from sirgcn.nn.net import SIRNet
+from sirgcn.strict import check_name
 
 _BENCHMARK = {
     "num_layers": 4,
@@ -38,7 +39,7 @@ _HETEROPHILOUS = {
     "conv_dropout": 0.2,
 }
 
-PRESETS: dict[str, dict[str, Any]] = {
+_TABLES: dict[str, dict[str, Any]] = {
     "wikics": _BENCHMARK
     | {
         "in_channels": 300,
@@ -134,52 +135,59 @@ PRESETS: dict[str, dict[str, Any]] = {
         "aggr": "sym",
     },
 }
-"""Tables 3, 4 and 5: the arguments of `SIRNet` for each data set."""
 
-_SYNTHETIC = {
+PRESETS: dict[str, NetConfig] = {name: NetConfig.of(**settings) for name, settings in _TABLES.items()}
+"""Tables 3, 4 and 5: the SIR-GCN of each data set."""
+
+_SYNTHETIC: dict[str, Any] = {
     "num_layers": 1,
     "encoder": "embedding",
     "norm": None,
     "act": None,
     "residual": False,
-    "aggr": "sum",
-    "activation": "relu",
     "out_bias": False,
 }
 
 
-def dictionary_lookup_preset(n: int, conv: str = "sir") -> dict[str, Any]:
-    """Table 1: the arguments of `SIRNet` for DictionaryLookup with n attributes, hidden 4n.
+def dictionary_lookup_preset(n: int, conv: str = "sir") -> NetConfig:
+    """Table 1: the network for DictionaryLookup with n attributes, of width 4n.
 
-    SIR-GCN has an MLP as sigma; the others put a ReLU on the input embedding. GraphSAGE is `"sage_pool"`.
+    SIR-GCN has an MLP as sigma; the other convolutions have a ReLU after the input embedding. GraphSAGE is
+    `"sage_pool"`.
+
+    >>> dictionary_lookup_preset(10).block.channels
+    40
     """
-    find_conv(conv)
-    own = {"sigma_layers": 1} if conv == "sir" else {"encoder_act": "relu"}
-    widths = {"in_channels": (n + 1, n + 1), "hidden_channels": 4 * n, "out_channels": n}
-    return _SYNTHETIC | widths | {"conv": conv} | own
+    own = {"aggr": "sum", "activation": "relu", "sigma_layers": 1} if conv == "sir" else {"encoder_act": "relu"}
+    return NetConfig.of((n + 1, n + 1), 4 * n, n, conv=conv, **_SYNTHETIC, **own)
 
 
-def hetero_edge_count_preset(c: int, conv: str = "sir") -> dict[str, Any]:
-    """Table 2: the arguments of `SIRNet` for HeteroEdgeCount with c labels, hidden 10c and sum pooling.
+def hetero_edge_count_preset(c: int, conv: str = "sir") -> NetConfig:
+    """Table 2: the network for HeteroEdgeCount with c labels, of width 10c and with sum pooling.
 
     GIN's MLP has one layer. GraphSAGE is `"sage_pool"`.
+
+    >>> hetero_edge_count_preset(2).readout.pool
+    'sum'
     """
-    find_conv(conv)
-    own = {"conv_options": {"mlp_layers": 1}} if conv == "gin" else {}
-    widths = {"in_channels": c, "hidden_channels": 10 * c, "out_channels": 1}
-    return _SYNTHETIC | widths | {"conv": conv, "pool": "sum"} | own
+    own: dict[str, Any] = {"conv_options": {"mlp_layers": 1}} if conv == "gin" else {}
+    if conv == "sir":
+        own = {"aggr": "sum", "activation": "relu"}
+    return NetConfig.of(c, 10 * c, 1, conv=conv, pool="sum", **_SYNTHETIC, **own)
 
 
 def preset(name: str, **changes: Any) -> SIRNet:
-    """The SIR-GCN of the paper for a data set, with any argument of `SIRNet` changed.
+    """The SIR-GCN of the paper for a data set, with any setting changed by its short name (`sirgcn.nn.OPTIONS`).
 
-    Known are the names of `PRESETS`. `variant="published"` is the network behind the paper's figures, whose parameter
+    The names are those of `PRESETS`. `variant="published"` is the network behind the paper's figures, whose parameter
     counts are the reported ones; the default is the corrected layer. `conv="gcn"` is the same network with another
-    convolution, see `CONVS`, and `width_for_budget` finds the width with which it is as large as SIR-GCN.
+    convolution, see `CONVS`, and `width_for_budget` finds the width at which it is as large as SIR-GCN.
+
+    >>> preset("zinc", hidden_channels=16).config.block.channels
+    16
     """
-    if name not in PRESETS:
-        raise ValueError(f"name: expected one of {', '.join(PRESETS)}, got {name!r}")
-    return SIRNet(**PRESETS[name] | changes)
+    check_name("name", name, PRESETS, exact=True)
+    return SIRNet(PRESETS[name].with_options(**changes))
 
 
 def width_for_budget(build: Callable[[int], nn.Module], budget: int, multiple_of: int = 1) -> int:

@@ -87,7 +87,7 @@ def has_hooks(module: nn.Module) -> bool:
 
 
 def is_touched(module: nn.Module) -> bool:
-    """Whether a module may do more than its class defines: it has hooks, or a `forward` of its own.
+    """Whether a module may do more than its class defines: it has hooks, a `forward` of its own, or was compiled.
 
     >>> linear = nn.Linear(2, 2)
     >>> is_touched(linear)
@@ -96,4 +96,4 @@ def is_touched(module: nn.Module) -> bool:
     >>> is_touched(linear)
     True
     """
-    return "forward" in module.__dict__ or has_hooks(module)
+    return "forward" in module.__dict__ or module._compiled_call_impl is not None or has_hooks(module)

@@ -23,7 +23,7 @@ from sirgcn.ops.rows import Rows
 from sirgcn.ops.tiled import tiled_aggregate
 
 if native.UNAVAILABLE is None:
-    import sirgcn.ops.native._kernels as _kernels
+    from sirgcn.ops.native import _kernels
 
 # The most kinds per node: with more kinds there is next to nothing to save.
 _MOST_KINDS = 0.9

@@ -1,43 +1,44 @@
-"""Which dictionaries the models of Table 1 confuse: `sirgcn collisions`, its record, and what the docs say of it.
+"""Which dictionaries the models of Table 1 confuse: the command `sirgcn collisions`, its record and its table.
 
-torch is loaded by `look_at` alone.
+Only `look_at` loads torch.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
-from sirgcn.engine.experiment import Experiment
+from sirgcn.engine.experiment import TrainingExperiment
+from sirgcn.report.sheets import NOTHING, Fact, Sheet
 from sirgcn.strict import ConfigError
 
 FORMAT = 1
 FILE = Path("theory") / "collisions.json"
-"""Where the record is in the folder of results."""
+"""The path of the record in the folder of results."""
 
-# What the rows of a record share.
+# The fields that all rows of a record share.
 _HEAD = ("experiment", "column", "seed", "reduced")
 
 
 def look_at(
-    experiment: Experiment, model: str, column: str = "n=10", seed: int = 0, reduced: bool = False
+    experiment: TrainingExperiment, model: str, column: str = "n=10", seed: int = 0, reduced: bool = False
 ) -> tuple[dict[str, Any], Any]:
     """Train a model of Table 1 and look for collisions of its one layer among the test graphs.
 
-    The metric is the task's own: the value that is stored under the queried attribute.
+    Two dictionaries differ if they store different values under the queried attribute. This is the task's own metric.
 
     Args:
         experiment: Table 1, or another form of DictionaryLookup.
         model: the title of a row.
         column: the title of a column.
-        seed: of data, weights and batches.
-        reduced: whether to take the shorter form of the experiment.
+        seed: the seed of the data, the weights and the batches.
+        reduced: whether to run the reduced form of the experiment.
 
     Returns:
         The row for `add_to_record`, and the `Collisions`.
     """
     import torch
 
-    from sirgcn.data import catalog
+    from sirgcn.data.sets import catalog
     from sirgcn.engine.environment import commit, environment
     from sirgcn.engine.loop import Trainer
     from sirgcn.engine.network import build
@@ -64,7 +65,10 @@ def look_at(
 
 
 def add_to_record(row: dict[str, Any], results: Path) -> Path:
-    """Keep a row in a folder of results, in place of the model's former one; rows of another column or seed go."""
+    """Write a row into the record of a folder of results and return the path of the record.
+
+    The row replaces an earlier row of the same model. Rows of another experiment, column, seed or form are removed.
+    """
     from sirgcn.files import write_atomic
 
     kept = read_record(results)
@@ -78,7 +82,7 @@ def add_to_record(row: dict[str, Any], results: Path) -> Path:
 
 
 def read_record(results: Path) -> list[dict[str, Any]]:
-    """The rows that a folder of results holds."""
+    """The rows of the record in a folder of results; empty without a record."""
     file = results / FILE
     if not file.exists():
         return []
@@ -90,23 +94,36 @@ def read_record(results: Path) -> list[dict[str, Any]]:
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """The rows of a record as a Markdown table with a sentence above it."""
+    """The rows of a record as a Markdown table, with what the rows share below it."""
     if not rows:
-        return "Nothing was run yet."
+        return NOTHING
     first = rows[0]
-    short = ", reduced training" * first["reduced"]
-    lines = [
-        f"DictionaryLookup, {first['column']}, seed {first['seed']}{short}: {first['compared']:,} pairs of "
-        f"dictionaries under equal queries, of which {first['separated']:,} store different values under the queried "
-        "attribute.",
-        "",
-        "| Model | test accuracy | pairs confused | share | threshold | closest separated pair | farthest equal pair |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+    notes = [
+        Fact("Data", f"DictionaryLookup, {first['column']}, seed {first['seed']}"),
+        Fact("Training", "reduced" if first["reduced"] else "full"),
+        Fact("Pairs of dictionaries under equal queries", f"{first['compared']:,}"),
+        Fact("Pairs that store different values under the queried attribute", f"{first['separated']:,}"),
     ]
-    for row in rows:
-        low, high = row["thresholds"]
-        lines.append(
-            f"| {row['model']} | {row['accuracy']:.2f} | {row['found']:,} | {row['found'] / row['separated']:.1%} "
-            f"| {low:.2f} – {high:.2f} | {row['closest_separated']:.2f} | {row['farthest_equivalent']:.2f} |"
-        )
-    return "\n".join(lines)
+    columns = [
+        "Model",
+        "Test accuracy",
+        "Pairs confused",
+        "Share",
+        "Threshold, least",
+        "Threshold, largest",
+        "Closest separated pair",
+        "Farthest equal pair",
+    ]
+    return Sheet("", columns, [_cells(row) for row in rows], notes).markdown()
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    distances = (*row["thresholds"], row["closest_separated"], row["farthest_equivalent"])
+    share = f"{row['found'] / row['separated']:.1%}"
+    return [
+        row["model"],
+        f"{row['accuracy']:.2f}",
+        f"{row['found']:,}",
+        share,
+        *(f"{value:.2f}" for value in distances),
+    ]

@@ -1,45 +1,48 @@
-"""Results in the documentation: whatever stands between two markers is written from the records.
+"""Results in the documentation: the text between two markers is written from the records.
 
 | marker | what it holds |
 |---|---|
-| `<!-- results: summary -->` | how much was run and how it compares, in a sentence |
-| `<!-- results: table 1 -->` | a table of the paper with ours; `table zinc_edges`, `table Training steps` of our own |
+| `<!-- results: summary -->` | how much was run and how it compares with the paper |
+| `<!-- results: table 1 -->` | a table of the paper with our figures; `table zinc_edges` for one of our own |
 | `<!-- results: table 1 / SIR-GCN / n=10 -->` | one figure of ours, within a sentence |
-| `<!-- results: reading 1 -->` | what our figures of a table of the paper say beside it |
+| `<!-- results: reading 1 -->` | what the figures of a table say, as small tables; `reading Training steps` |
 | `<!-- results: models -->` | the models that a row of an experiment can name |
 | `<!-- results: collisions -->` | which neighbourhoods the models of Table 1 confuse |
 | `<!-- results: separation -->` | how often random features tell apart what 1-WL cannot |
 
-Each ends with `<!-- /results -->`.
+Each part ends with `<!-- /results -->`.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from sirgcn.files import write_atomic
-from sirgcn.report.cells import STEPS, Comparison
-from sirgcn.report.runtimes import reading
-from sirgcn.report.scores import score_reading
-from sirgcn.report.tables import as_markdown, markdown, ours_text
+from sirgcn.report.filling import STEPS
+from sirgcn.report.presenter import Comparison
+from sirgcn.report.sheets import NOTHING, Sheet, Styled
+from sirgcn.report.tables import markdown
 from sirgcn.strict import ConfigError
-
-_NOTHING = "Nothing was run yet."
 
 _MARKED = re.compile(r"(<!-- results: (.+?) -->)(.*?)(<!-- /results -->|(?=<!-- results:)|\Z)", re.DOTALL)
 
 
 def render_docs(page: str, comparisons: Sequence[Comparison], texts: Mapping[str, str] | None = None) -> str:
-    """A Markdown page with what stands between its markers written anew; `texts` holds further markers' paragraphs."""
+    """A Markdown page with the text between its markers written anew. `texts` holds the text of further markers.
+
+    >>> from sirgcn.report import compare
+    >>> render_docs("We reach <!-- results: table 1 / GCN / n=10 --><!-- /results -->.", compare([]))
+    'We reach <!-- results: table 1 / GCN / n=10 -->not run<!-- /results -->.'
+    """
     known = texts or {}
 
     def write(match: re.Match[str]) -> str:
         start, key, _, end = match.groups()
         if not end:
             raise ConfigError(f"{start}: expected <!-- /results --> behind it, before the next one begins")
-        if key.strip() in known:
-            return f"{start}\n\n{known[key.strip()]}\n\n{end}"
-        return f"{start}{_text(key.strip(), comparisons)}{end}"
+        text = _paragraph(known[key.strip()]) if key.strip() in known else _text(key.strip(), comparisons)
+        return f"{start}{text}{end}"
 
     return _MARKED.sub(write, page)
 
@@ -47,7 +50,15 @@ def render_docs(page: str, comparisons: Sequence[Comparison], texts: Mapping[str
 def write_docs(
     pages: Iterable[str | Path], comparisons: Sequence[Comparison], texts: Mapping[str, str] | None = None
 ) -> list[Path]:
-    """Render the pages in place; gives those that changed."""
+    """Render pages in place, as `render_docs` does, and return the paths of those that changed.
+
+    >>> import tempfile
+    >>> from sirgcn.report import compare
+    >>> page = Path(tempfile.mkdtemp()) / "page.md"
+    >>> _ = page.write_text("<!-- results: table 1 / GCN / n=10 --><!-- /results -->")
+    >>> len(write_docs([page], compare([]))), len(write_docs([page], compare([])))
+    (1, 0)
+    """
     changed = []
     for page in map(Path, pages):
         before = page.read_text("utf-8")
@@ -58,59 +69,75 @@ def write_docs(
     return changed
 
 
-def summary(comparisons: Sequence[Comparison]) -> str:
-    """How much of the paper's tables of scores was run, and how it compares, in a sentence."""
-    scores = [comparison for comparison in comparisons if comparison.table.kind == "score"]
-    cells = [cell for comparison in scores for cell in comparison.cells if cell.printed]
+def summary(comparisons: Sequence[Comparison]) -> Sheet:
+    """How many scores of the paper's tables were run, and how they compare with the published ones."""
+    cells = [cell for comparison in comparisons for cell in comparison.cells if cell.claim and cell.interval]
     full = [cell for cell in cells if cell.values and not cell.is_reduced]
-    short = [cell for cell in cells if cell.values and cell.is_reduced]
-    text = f"Of the {len(cells)} scores in the paper's tables: run in full {len(full)}, reduced {len(short)}"
-    verdicts = [cell.verdict for cell in full if cell.verdict]
-    if verdicts:
-        sides = ", ".join(f"{side} {verdicts.count(side)}" for side in ("better", "worse"))
-        text += f"; of those in full, within the published mean ± 2 std {verdicts.count('inside')}, {sides}"
-    return text + "."
+    verdicts = [cell.verdict for cell in full]
+    counts = {
+        "in the paper's tables": len(cells),
+        "run in full": len(full),
+        "run in the reduced form": sum(bool(cell.values) and cell.is_reduced for cell in cells),
+        "in full, within the published mean ± 2 std": verdicts.count("inside"),
+        "in full, better": verdicts.count("better"),
+        "in full, worse": verdicts.count("worse"),
+    }
+    return Sheet("", ["Scores", "Number"], [[name, str(count)] for name, count in counts.items()])
 
 
 def _text(key: str, comparisons: Sequence[Comparison]) -> str:
+    """What belongs behind a marker."""
     if key == "summary":
-        return summary(comparisons)
+        return _paragraph(summary(comparisons).markdown())
     if key == "models":
-        return f"\n\n{_models()}\n\n"
-    if key.endswith(f" {STEPS}") and all(comparison.table.title != STEPS for comparison in comparisons):
-        return f"\n\n{_NOTHING}\n\n"
-    if key.startswith("reading "):
-        return _reading(key, comparisons)
-    table, *place = key.removeprefix("table ").split(" / ")
-    for comparison in comparisons:
-        if table in (str(comparison.table.number), comparison.table.label):
-            if not place:
-                return f"\n\n{markdown(comparison)}\n"
-            for cell in comparison.cells:
-                if [cell.model, cell.column.name] == place:
-                    return ours_text(comparison, cell) or "not run"
-    raise ConfigError(
-        f"<!-- results: {key} -->: expected summary, table N or table N / MODEL / COLUMN with names of that table"
+        return _paragraph(_models().markdown())
+    what, _, rest = key.partition(" ")
+    name, *place = rest.split(" / ")
+    comparison = _named(name, comparisons)
+    # A page may have room for the table of training steps before any step was timed.
+    if comparison is None and name == STEPS:
+        return _paragraph(NOTHING)
+    if comparison is not None and what in ("reading", "table"):
+        return _table_text(comparison, what, place) or _unknown(key)
+    return _unknown(key)
+
+
+def _table_text(comparison: Comparison, what: str, place: list[str]) -> str:
+    """A table, a cell of it, or what its figures say; empty where the table has no such cell."""
+    if place:
+        named = (cell for cell in comparison.cells if [cell.model, cell.column.name] == place)
+        return next((cell.ours_marked or "not run" for cell in named), "")
+    if what == "table":
+        return _paragraph(markdown(comparison))
+    return _paragraph("\n".join(sheet.markdown() for sheet in comparison.presenter.reading(comparison)) or NOTHING)
+
+
+def _named(name: str, comparisons: Sequence[Comparison]) -> Comparison | None:
+    return next(
+        (found for found in comparisons if name in (str(found.table.number), found.table.label, found.table.title)),
+        None,
     )
 
 
-def _models() -> str:
-    # The table of models is made of networks; all else on a page can be written without torch.
+def _unknown(key: str) -> NoReturn:
+    raise ConfigError(
+        f"<!-- results: {key} -->: expected summary, models, table N, table N / MODEL / COLUMN with names of that "
+        "table, or reading N"
+    )
+
+
+def _paragraph(text: str) -> str:
+    return f"\n\n{text.strip()}\n\n"
+
+
+def _models() -> Sheet:
+    # The table of models is made of networks. All else on a page is written without torch.
     from sirgcn.nn import MODEL_COLUMNS, model_rows
 
     shown = {"name": "Name", "key": "Key", "title": "Model", "formula": "Formula", "complexity": "Complexity"}
-    lines = [[*shown.values(), "Reference"], ["---"] * (len(shown) + 1)]
+    lines = []
     for row in model_rows():
         entry = dict(zip(MODEL_COLUMNS, row, strict=True))
-        code = [f"`{entry[name]}`" if name != "title" else entry[name] for name in shown]
-        lines.append([cell.replace("|", r"\|") for cell in (*code, entry["reference"])])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _reading(key: str, comparisons: Sequence[Comparison]) -> str:
-    for comparison in comparisons:
-        if key in (f"reading {comparison.table.number}", f"reading {comparison.table.title}"):
-            read = score_reading if comparison.table.kind == "score" else reading
-            sentences = read(comparison) or [_NOTHING]
-            return "\n\n" + "\n".join(f"- {as_markdown(sentence)}" for sentence in sentences) + "\n\n"
-    raise ConfigError(f"<!-- results: {key} -->: expected reading N with the number of a table of the paper")
+        cells = [entry[name] if name == "title" else Styled(entry[name], is_code=True) for name in shown]
+        lines.append([*cells, entry["reference"]])
+    return Sheet("", [*shown.values(), "Reference"], lines, left=len(shown) + 1)

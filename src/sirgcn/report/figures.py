@@ -1,20 +1,20 @@
-"""Figures as inline SVG: per-seed dots against the published interval, and learning curves.
+"""Figures as inline SVG: every run as a dot beside the published interval, learning curves, and time by size.
 
-Colours are classes (`s0`, `s1`, ...) that the page's style defines for light and dark; text is escaped by the XML
-writer, so that a record cannot bring markup in.
+Colours are classes (`s0`, `s1`, ...) that the style of the page defines for light and dark screens. The XML writer
+escapes all text, so a record can never bring markup into the page.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from sirgcn.report.cells import Cell, Comparison
+from sirgcn.report.cells import Cell
 from sirgcn.report.claims import METRICS, Column
 from sirgcn.report.runs import Run, as_number
 
 _WIDTH, _HEIGHT, _FOOT, _ROW = 380, 190, 26, 22
-_POINTS = 120
+_POINTS = 120  # of a curve at most
 _DECADES = 2.5  # a positive range of more decades than this is drawn on a log scale
 
 _PARTS = {"val": "validation set", "train": "training set", "test": "test set"}
@@ -24,7 +24,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Axis:
-    """A scale from values to pixels, with its ticks; logarithmic where the values span several decades."""
+    """A scale from values to pixels with its ticks. It is logarithmic where the values span several decades."""
 
     low: float
     high: float
@@ -34,8 +34,8 @@ class Axis:
 
     @classmethod
     def over(cls, values: Iterable[float], start: float, end: float, decades: float = _DECADES) -> "Axis":
-        """The scale on which all these values have room, logarithmic from so many decades on."""
-        # NaN fails the comparison; what is larger would overflow below.
+        """The scale on which all these values have room; logarithmic where they span more than so many decades."""
+        # NaN fails the comparison. A larger value would overflow below.
         known = [value for value in values if abs(value) < 1e300] or [0.0, 1.0]
         low, high = min(known), max(known)
         log = low > 0 and math.log10(high / low) > decades
@@ -46,24 +46,28 @@ class Axis:
         return cls(low - room, high + room, start, end, log)
 
     def __call__(self, value: float) -> float:
-        """Its pixel; what lies beyond an end is drawn there."""
+        """The pixel of a value. A value beyond an end of the scale is drawn at that end."""
         if self.log:
             value = math.log10(value) if value > 0 else self.low
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """A few round values."""
+        """A few round values on the scale."""
         if not self.log:
             return _round(self.low, self.high)
         if self.high - self.low < 1:
             return _round(10**self.low, 10**self.high)
         if self.high - self.low < 2:
-            powers = range(math.floor(self.low), math.ceil(self.high))
-            ticks = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
-            return [tick for tick in ticks if self.low <= math.log10(tick) <= self.high]
+            return self._steps_of_decades()
         every = max(1, math.ceil((self.high - self.low) / 6))
         return [10.0**power for power in range(math.ceil(self.low), math.floor(self.high) + 1, every)]
+
+    def _steps_of_decades(self) -> list[float]:
+        """1, 2 and 5 of every decade, as far as they are on the scale."""
+        powers = range(math.floor(self.low), math.ceil(self.high))
+        ticks = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
+        return [tick for tick in ticks if self.low <= math.log10(tick) <= self.high]
 
 
 def _round(low: float, high: float) -> list[float]:
@@ -73,57 +77,59 @@ def _round(low: float, high: float) -> list[float]:
     return [step * place for place in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def dots(comparison: Comparison, column: Column, colours: Mapping[str, str]) -> str:
-    """Every run of a column as a dot beside the published mean ± 2 std of its model; empty without runs."""
-    cells = [cell for cell in comparison.cells if cell.column == column and any(map(math.isfinite, cell.values))]
-    if not cells or comparison.table.kind == "complexity":
+def dots(cells: Sequence[Cell], column: Column, colours: Mapping[str, str]) -> str:
+    """Every value of a column as a dot, beside the published interval of its model; empty without values."""
+    drawn = [cell for cell in cells if any(map(math.isfinite, cell.values))]
+    if not drawn:
         return ""
-    low = min((value for cell in cells for value in cell.values if value > 0), default=0.0)
-    ends = [end for cell in cells if (band := _band(cell)) for end in band]
-    # The lower end of a wide interval may be negative, which would forbid a log scale.
-    ends = [max(end, low / 2) if low else end for end in ends]
-    gutter = 14 + 7 * max(len(cell.model) for cell in cells)
-    row = max(_ROW, (_HEIGHT - _FOOT - 6) / len(cells))
-    height = row * len(cells) + _FOOT + 6
-    axis = Axis.over([*ends, *(value for cell in cells for value in cell.values)], min(gutter, 170), _WIDTH - 12)
+    gutter = 14 + 7 * max(len(cell.model) for cell in drawn)
+    row = max(_ROW, (_HEIGHT - _FOOT - 6) / len(drawn))
+    height = row * len(drawn) + _FOOT + 6
+    axis = Axis.over(_extent(drawn), min(gutter, 170), _WIDTH - 12)
     svg = _canvas(height, f"{column.name}: every run beside the published mean ± 2 std")
     _ticks(svg, axis, "x", 4, height - _FOOT)
-    for place, cell in enumerate(cells):
-        _strip(svg, cell, axis, 4 + row * (place + 0.5), colours)
+    for place, cell in enumerate(drawn):
+        group = SubElement(svg, "g", {"class": f"series {colours[cell.model]}", "data-model": cell.model})
+        middle = 4 + row * (place + 0.5)
+        _write(group, axis.start - 8, middle + 4, cell.model, "end", "name")
+        _draw_interval(group, cell, axis, middle)
+        _draw_values(group, cell, axis, middle)
     return _text_of(svg)
 
 
-def _strip(svg: Element, cell: Cell, axis: Axis, middle: float, colours: Mapping[str, str]) -> None:
-    group = SubElement(svg, "g", {"class": f"series {colours[cell.model]}", "data-model": cell.model})
-    _write(group, axis.start - 8, middle + 4, cell.model, "end", "name")
-    if cell.claim and (ends := _band(cell)):
-        low, high = (axis(end) for end in ends)
-        band = {"x": low, "y": middle - 7, "width": max(high - low, 1.5), "height": 14, "rx": 3}
-        bar = SubElement(group, "rect", {"class": "band", **_numbers(band)})
-        SubElement(bar, "title").text = f"{cell.model}, published: {cell.claim}"
-        _line(group, axis(cell.claim.mean), middle - 7, axis(cell.claim.mean), middle + 7, "published")
+def _extent(cells: Sequence[Cell]) -> list[float]:
+    """The values that an axis must have room for: ours, and the ends of the published intervals."""
+    values = [value for cell in cells for value in cell.values]
+    low = min((value for value in values if value > 0), default=0.0)
+    ends = [end for cell in cells for end in cell.interval or ()]
+    # The lower end of a wide interval may be negative, which would forbid a log scale.
+    return [*values, *(max(end, low / 2) if low else end for end in ends)]
+
+
+def _draw_interval(group: Element, cell: Cell, axis: Axis, middle: float) -> None:
+    if cell.claim is None or cell.interval is None:
+        return
+    low, high = (axis(end) for end in cell.interval)
+    band = {"x": low, "y": middle - 7, "width": max(high - low, 1.5), "height": 14, "rx": 3}
+    bar = SubElement(group, "rect", {"class": "band", **_numbers(band)})
+    SubElement(bar, "title").text = f"{cell.model}, published: {cell.claim}"
+    _line(group, axis(cell.claim.mean), middle - 7, axis(cell.claim.mean), middle + 7, "published")
+
+
+def _draw_values(group: Element, cell: Cell, axis: Axis, middle: float) -> None:
     points = [(run, value) for run in cell.runs for value in run.values]
     for place, (run, value) in enumerate(points):
         if math.isfinite(value):
-            # Equal values would hide each other: dots are spread over the strip's height.
+            # Equal values would hide each other, so the dots are spread over the height of the row.
             shift = 9 * ((place + 0.5) / len(points) - 0.5)
-            kind = "dot reduced" if run.reduced else "dot"
             at = _numbers({"cx": axis(value), "cy": middle + shift, "r": 3.2})
-            dot = SubElement(group, "circle", {"class": kind, **at})
+            dot = SubElement(group, "circle", {"class": "dot reduced" if run.reduced else "dot", **at})
             SubElement(dot, "title").text = f"{cell.model}, {_seed(run)}: {value:.6g}{', reduced' * run.reduced}"
 
 
-def _band(cell: Cell) -> tuple[float, float] | None:
-    """What to draw of the claim; nothing of a runtime, which belongs to another machine."""
-    return cell.claim.interval if cell.claim and cell.table.kind == "score" else None
-
-
-def curves(comparison: Comparison, column: Column, colours: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The learning curves of a column, a line per run: (what is drawn, figure) for the training loss and the metric."""
-    cells = [cell for cell in comparison.cells if cell.column == column]
+def curves(cells: Sequence[Cell], column: Column, colours: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The learning curves of a column, a line per run: title and figure for the training loss and the metric."""
     runs = [(cell, run) for cell in cells for run in cell.runs if run.history]
-    if not runs:
-        return []
     part = next((part for part in _PARTS if any(_points(run, part, 1.0) for _, run in runs)), "val")
     metric = f"{METRICS.get(column.metric, column.metric)}, {_PARTS[part]}"
     panels: list[tuple[str, Callable[[Run], list[Point]]]] = [
@@ -138,9 +144,9 @@ def curves(comparison: Comparison, column: Column, colours: Mapping[str, str]) -
     return found
 
 
-def growth(comparison: Comparison, column: Column, colours: Mapping[str, str]) -> list[tuple[str, str]]:
-    """How the time of a layer grows, a line per model on logarithmic scales: (what grows, figure) for every axis."""
-    runs = [(cell, run) for cell in comparison.cells if cell.column == column for run in cell.runs]
+def growth(cells: Sequence[Cell], colours: Mapping[str, str]) -> list[tuple[str, str]]:
+    """How the time of a layer grows, a line per model on logarithmic scales: title and figure for every size."""
+    runs = [(cell, run) for cell in cells for run in cell.runs]
     found = []
     for name in dict.fromkeys(name for _, run in runs for name in run.samples if run.growth(name)):
         lines = [(cell, run, points) for cell, run in runs if (points := _sizes(run, name))]
@@ -156,7 +162,7 @@ def _sizes(run: Run, name: str) -> list[Point]:
 
 
 def _points(run: Run, name: str, scale: float) -> list[Point]:
-    """A curve of at most `_POINTS` points, the first and the last included."""
+    """A curve of at most `_POINTS` points, which include the first and the last."""
     points = [(as_number(entry.get("epoch")), as_number(entry.get(name)) * scale) for entry in run.history]
     points = [point for point in points if all(map(math.isfinite, point))]
     if len(points) <= _POINTS:
@@ -176,7 +182,7 @@ def _curves(
     y = Axis.over(values, _HEIGHT - _FOOT, 6, min(decades, _DECADES))
     _ticks(svg, x, "x", 6, _HEIGHT - _FOOT)
     _ticks(svg, y, "y", 52, _WIDTH - 10)
-    # The paper's model comes last and so lies on top.
+    # The paper's model is drawn last, so that it lies on top.
     for cell, run, points in sorted(lines, key=lambda line: colours[line[0].model] == "s0"):
         group = SubElement(svg, "g", {"class": f"series {colours[cell.model]}", "data-model": cell.model})
         path = " ".join(f"{x(epoch):.1f},{y(value):.1f}" for epoch, value in points)
@@ -190,12 +196,12 @@ def _seed(run: Run) -> str:
 
 
 def _canvas(height: float, title: str) -> Element:
-    # Without a size of its own the figure takes the width of its place.
+    # An SVG element without a size fills the width of its place on the page.
     return Element("svg", {"viewBox": f"0 0 {_WIDTH} {height:g}", "role": "img", "aria-label": title})
 
 
 def _ticks(svg: Element, axis: Axis, direction: str, start: float, end: float) -> None:
-    """Grid lines and figures of an axis; `start` and `end` are the other direction's."""
+    """Draw the grid lines and the figures of an axis. The lines go from `start` to `end` in the other direction."""
     for value in axis.ticks():
         at, text = axis(value), f"{value:g}"
         if direction == "x":
@@ -206,12 +212,12 @@ def _ticks(svg: Element, axis: Axis, direction: str, start: float, end: float) -
             _write(svg, start - 6, at + 3.5, text, "end", "tick")
 
 
-def _line(parent: Element, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
-    SubElement(parent, "line", {"class": kind, **_numbers({"x1": x1, "y1": y1, "x2": x2, "y2": y2})})
+def _line(parent: Element, x1: float, y1: float, x2: float, y2: float, role: str) -> None:
+    SubElement(parent, "line", {"class": role, **_numbers({"x1": x1, "y1": y1, "x2": x2, "y2": y2})})
 
 
-def _write(parent: Element, x: float, y: float, text: str, anchor: str, kind: str) -> None:
-    SubElement(parent, "text", {"class": kind, "text-anchor": anchor, **_numbers({"x": x, "y": y})}).text = text
+def _write(parent: Element, x: float, y: float, text: str, anchor: str, role: str) -> None:
+    SubElement(parent, "text", {"class": role, "text-anchor": anchor, **_numbers({"x": x, "y": y})}).text = text
 
 
 def _numbers(values: Mapping[str, float]) -> dict[str, str]:

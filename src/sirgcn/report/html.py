@@ -1,6 +1,6 @@
-"""One HTML file with everything: tables, figures, runs, environments. Style and script are in it; it fetches nothing.
+"""The report as one HTML file: tables, figures, runs and environments. The file needs no other file and no network.
 
-The template escapes whatever comes from a record, and the page's own policy lets no script run but the one in it.
+The template escapes all text of a record, and the page's own policy allows no script but the one in the page.
 """
 
 import base64
@@ -9,49 +9,57 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from sirgcn.report.cells import NO_SCORE, OURS, Cell, Comparison
-from sirgcn.report.figures import curves, dots, growth
+from sirgcn.report.cells import OURS, Cell
+from sirgcn.report.presenter import Comparison
 from sirgcn.report.runs import Run
-from sirgcn.report.runtimes import ratio_text, reading
-from sirgcn.report.tables import caption_of, metric_of, notes_of, paper_text
 
-_HUES = 11  # the page's style has s0 for the paper's model and s1 to s11
+_HUES = 11  # the style of the page has the colours s0, for the paper's model, and s1 to s11
 _PER_RUN = ("date", "git", "load_at_start")
 
 
 def render_html(comparisons: Sequence[Comparison]) -> str:
-    """The report on these tables and on all runs in them."""
-    runs = [run for comparison in comparisons for cell in comparison.cells for run in cell.all_runs]
+    """The page with these tables and all runs in them.
+
+    >>> from sirgcn.report import compare
+    >>> render_html(compare([]))[:15]
+    '<!doctype html>'
+    """
     cells = [cell for comparison in comparisons for cell in comparison.cells]
+    runs = [run for cell in cells for run in cell.all_runs]
+    colours = _colours(cells)
     style, script = (Markup(_read(name)) for name in ("report.css", "report.js"))
-    page = Environment(
-        loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    page.filters |= {"figure": _figure, "time": _time, "count": _count, "best_first": _best_first}
-    page.globals |= {"caption_of": caption_of, "notes_of": notes_of, "paper_text": paper_text, "state_of": _state_of}
-    page.globals |= {"count_of": _count_of, "score_of": _score_of}
-    page.globals |= {"metric_of": metric_of, "loads": json.loads, "ratio_text": ratio_text, "reading": reading}
-    return page.get_template("report.html").render(
+    return _template().render(
         comparisons=comparisons,
         cells=cells,
         runs=runs,
         failed=[run for run in runs if run.status == "failed"],
         models=list(dict.fromkeys(cell.model for cell in cells)),
-        figures={comparison.table.title: _figures(comparison, _colours(cells)) for comparison in comparisons},
-        colours=_colours(cells),
+        figures={comparison.table.title: _figures(comparison, colours) for comparison in comparisons},
+        colours=colours,
         environments=_environments(runs),
-        data=Counter(json.dumps(run.data, sort_keys=True) for run in runs if run.data),
+        data=_data(runs),
         newest=max((str(run.environment.get("date", "")) for run in runs), default=""),
         style=style,
         script=script,
         style_hash=_hash(style),
         script_hash=_hash(script),
     )
+
+
+@cache
+def _template() -> Template:
+    page = Environment(
+        loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    page.filters |= {"figure": _figure, "time": _time, "count": _count}
+    page.globals |= {"state_of": _state_of, "score_of": _score_of}
+    return page.get_template("report.html")
 
 
 def _read(name: str) -> str:
@@ -63,18 +71,16 @@ def _hash(text: str) -> str:
 
 
 def _colours(cells: Sequence[Cell]) -> dict[str, str]:
-    """The class of each model that was run, the same in every figure."""
+    """The colour class of every model that was run. A model has the same colour in every figure."""
     others = dict.fromkeys(cell.model for cell in cells if cell.runs and cell.model != OURS)
     return {OURS: "s0", **{model: f"s{1 + place % _HUES}" for place, model in enumerate(others)}}
 
 
 def _figures(comparison: Comparison, colours: dict[str, str]) -> list[tuple[str, list[tuple[str, Markup]]]]:
-    """For each column that was run: its name, and its panels with their titles."""
+    """For each column that was run: its name, and its figures with their titles."""
     found = []
     for column in comparison.columns:
-        title = "every repetition, seconds" if comparison.table.kind == "runtime" else "every run"
-        panels = [(title, dots(comparison, column, colours))]
-        panels += curves(comparison, column, colours) + growth(comparison, column, colours)
+        panels = comparison.presenter.panels(comparison, column, colours)
         drawn = [(title, Markup(svg)) for title, svg in panels if svg]
         if drawn:
             found.append((column.name, drawn))
@@ -82,7 +88,7 @@ def _figures(comparison: Comparison, colours: dict[str, str]) -> list[tuple[str,
 
 
 def _environments(runs: Sequence[Run]) -> list[tuple[dict[str, str], int]]:
-    """Each machine with its versions, and the number of its runs."""
+    """Every machine with its versions, and the number of its runs."""
     found: Counter[str] = Counter()
     for run in runs:
         facts = {key: value for key, value in run.environment.items() if key not in _PER_RUN}
@@ -91,28 +97,24 @@ def _environments(runs: Sequence[Run]) -> list[tuple[dict[str, str], int]]:
     return [(json.loads(text), number) for text, number in found.most_common() if text != "{}"]
 
 
+def _data(runs: Sequence[Run]) -> list[tuple[dict[str, str], int]]:
+    """Every version of the data, and the number of its runs."""
+    found = Counter(json.dumps(run.data, sort_keys=True) for run in runs if run.data)
+    return [(json.loads(text), number) for text, number in found.items()]
+
+
 def _state_of(cell: Cell) -> str:
-    """What the page's filter looks at."""
+    """What the filter of the page looks at."""
     if cell.runs:
         return "reduced" if cell.is_reduced else "full"
     return "failed" if cell.failed else "none"
 
 
-def _count_of(cell: Cell) -> str:
-    """How many values our figure is of; why there is none."""
-    if cell.table.kind == "complexity":
-        return ""
-    if not cell.values:
-        return "no test part"
-    return _count(len(cell.values), "repetition" if cell.runs[0].samples else "run")
-
-
 def _score_of(cell: Cell, run: Run) -> str:
-    """A run's score for the list of runs; nothing of a run that failed, and of slopes."""
+    """The score of a run for the list of runs; empty for a run that failed."""
     if run.has_score:
         return "nan" if math.isnan(run.value) else _figure(run.value, 5)
-    is_scored = run.status == "done" and cell.table.kind == "score"
-    return f"{NO_SCORE} (no test part)" if is_scored else ""
+    return cell.without_score if run.status == "done" else ""
 
 
 def _figure(value: float | None, digits: int = 4) -> str:
@@ -132,7 +134,3 @@ def _time(seconds: float | None) -> str:
     if seconds >= 7200:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.1f} min" if seconds >= 120 else f"{seconds:.3g} s"
-
-
-def _best_first(higher_is_better: bool) -> str:
-    return "descending" if higher_is_better else "ascending"

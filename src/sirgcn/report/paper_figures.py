@@ -1,17 +1,15 @@
-"""The paper's figures, drawn from computed data: `sirgcn figures` and the documentation.
+"""The paper's figures, drawn from computed data, for `sirgcn figures` and the documentation.
 
-Each figure is one function of data that the library computes: the feature map of Theorem 1, hash functions, measured
-properties of layers, generated samples. Colours are those of Okabe and Ito, which stay apart for the colour-blind.
+One function draws each figure. Its data are what the library computes: the feature map of Theorem 1, hash functions,
+measured properties of layers and generated samples.
 """
 
 import math
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
-import matplotlib
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,20 +19,16 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 
 from sirgcn.data import dictionary_lookup, hetero_edge_count
-from sirgcn.files import write_atomic
 from sirgcn.nn import SIRConv
+from sirgcn.report.plots import BLUE, FORMATS, GREEN, GREY, VERMILION, new_plot, open_frame, plot_style, save_plot
+from sirgcn.strict import check_name
 from sirgcn.theory.feature_map import feature_map
 from sirgcn.theory.hashes import hash_surface
 from sirgcn.theory.influence import Place, measured_place
 from sirgcn.theory.pseudometrics import squared_score
 
-FORMATS = ("png", "svg", "pdf")
-"""The formats of `write_figures`."""
-
-BLUE, ORANGE, GREEN, VERMILION, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#6b7280"
-
 POINTS = (1.29, -1.3, 0.5)
-"""h1, h2 and h3 of Figure 1, the paper's own."""
+"""h1, h2 and h3 of Figure 1, with the paper's values."""
 
 PANELS: tuple[tuple[str, str, float], ...] = (
     (r"$g_u(h) = h$", "linear", 0.0),
@@ -42,15 +36,25 @@ PANELS: tuple[tuple[str, str, float], ...] = (
     (r"$g_u(h) = \mathrm{MLP}(h + 1)$", "mlp", 1.0),
     (r"$g_u(h) = -h^2$", "square", 0.0),
 )
-"""The plots of Figure 2: title, message function, bias."""
+"""The four plots of Figure 2: title, message function and bias of each."""
 
-_WIDTH = 4  # of the layers that Figure 3 measures
-_DRAWS = 30  # of their weights
+_WIDTH = 4  # channels of the layers that Figure 3 measures
+_DRAWS = 30  # random draws of the weights of each layer
 
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure of the paper: its number, its name in file names, what it shows, and how it is drawn."""
+    """A figure of the paper.
+
+    Args:
+        number: its number in the paper.
+        name: its name on the command line and in file names.
+        caption: what it shows.
+        draw: the function that draws it.
+
+    >>> FIGURES["contours"].stem
+    'figure2-contours'
+    """
 
     number: int
     name: str
@@ -59,16 +63,16 @@ class PaperFigure:
 
     @property
     def stem(self) -> str:
-        """The name of its file, without the format."""
+        """The name of the file without its ending."""
         return f"figure{self.number}-{self.name}"
 
 
 def soft_injective() -> Figure:
-    """Figure 1: g maps h1 and h2 close together, as d deems them similar, and h3 away from them."""
+    """Figure 1: d calls h1 and h2 similar, so g maps them close together and h3 away from them."""
     grid = torch.linspace(-1.5, 1.5, 61, dtype=torch.float64)
     sample = torch.cat([grid, torch.tensor(POINTS, dtype=torch.float64)])
     found = feature_map(squared_score(), sample.unsqueeze(1)).features
-    # g is unique up to a rotation and a shift: here g(0) = 0, and the rest above it.
+    # g is unique up to a rotation and a shift. We choose g(0) = 0 and positive values elsewhere.
     g = found[:, 0] - found[grid.abs().argmin(), 0]
     g = g * g[0].sign()
     curve, images = g[: len(grid)].tolist(), g[len(grid) :].tolist()
@@ -90,20 +94,20 @@ def soft_injective() -> Figure:
         text = f"$g(h^{{({place})}}) = {image:.2f}$"
         right.annotate(text, (0, image), (gap, 0), textcoords="offset points", ha=side, va="center", color=colour)
     middle.set(xlabel=r"$h \in (\mathcal{H}, d)$", ylabel=r"$g(h) \in \mathcal{S}$", ylim=(-0.3, 2.6))
-    _open(middle)
+    open_frame(middle)
     figure.suptitle(r"$d(h, h') = |h^2 - h'^2|$ and its map $g$, by Theorem 1", fontsize=10)
     return figure
 
 
 def contours() -> Figure:
-    """Figure 2: the hash of two neighbours under four message functions; what lies on a line collides."""
+    """Figure 2: the hash of two neighbours under four message functions. Points on one contour line collide."""
     grid = torch.linspace(-3, 3, 121, dtype=torch.float64)
     figure = Figure(figsize=(7.4, 6.2), layout="constrained")
     places = figure.subplots(2, 2, sharex=True, sharey=True).flat
     for letter, axes, (title, message, bias) in zip(string.ascii_lowercase, places, PANELS, strict=False):
         surface = hash_surface(message, grid, bias).tolist()
         filled = axes.contourf(grid, grid, surface, levels=12, cmap="viridis")
-        # As paths the bands would take most of a megabyte.
+        # Drawn as paths, the filled bands would take up most of a megabyte.
         filled.set_rasterized(True)
         axes.contour(grid, grid, surface, levels=filled.levels, colors="white", linewidths=0.5, linestyles="solid")
         axes.set(title=f"({letter}) {title}", aspect="equal", xticks=range(-3, 4), yticks=range(-3, 4))
@@ -113,13 +117,16 @@ def contours() -> Figure:
 
 
 def quadrant_places() -> dict[str, Place]:
-    """The measured place of every model of Figure 3, SIR-GCN's at four corners: with and without W_Q, sum and mean."""
+    """The measured place of every model in Figure 3.
+
+    SIR-GCN has four places, the corners of what it can be: with and without W_Q, with the sum and with the mean.
+    """
 
     def sir(aggr: str, has_query: bool) -> Callable[[], nn.Module]:
         def build() -> nn.Module:
             conv = SIRConv(_WIDTH, _WIDTH, aggr=aggr)
             if not has_query:
-                # The bias stays: it is not the query's.
+                # Only the weight: the bias does not depend on the query.
                 nn.init.zeros_(conv.get_parameter("lin_query.weight"))
             return conv
 
@@ -139,26 +146,25 @@ def quadrant_places() -> dict[str, Place]:
     places = {}
     for name, build in builders.items():
         with torch.random.fork_rng(devices=[]):
-            # The same draws for all, so that SIR-GCN's corners differ in nothing but their names.
+            # Every model gets the same seed, so the corners of SIR-GCN differ only in what their names say.
             torch.manual_seed(0)
             places[name] = measured_place([build().double() for _ in range(_DRAWS)], _WIDTH)
     return places
 
 
 def quadrants() -> Figure:
-    """Figure 3: each model where two measured properties put it; SIR-GCN spans what lies between its corners."""
+    """Figure 3: every model at the place of its two measured properties. SIR-GCN covers all between its corners."""
     places = quadrant_places()
     corners = [place for name, place in places.items() if name.startswith("SIR-GCN")]
     middle = Place(*(sum(side) / len(corners) for side in zip(*corners, strict=True)))
     corners.sort(key=lambda place: math.atan2(place.context - middle.context, place.growth - middle.growth))
-    figure = Figure(figsize=(6, 4.4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_plot(6, 4.4)
     outline = [(place.growth, place.context) for place in corners]
     axes.add_patch(Polygon(outline, closed=True, fill=False, edgecolor=BLUE, linewidth=2.5))
     axes.plot(*zip(*outline, strict=True), "s", color=BLUE)
     right, high = (max(side) for side in zip(*outline, strict=True))
     axes.annotate("SIR-GCN", (right, high), (-4, 8), textcoords="offset points", ha="right", weight="bold", color=BLUE)
-    # GCN and GraphSAGE measure alike: their names stand side by side.
+    # GCN and GraphSAGE have nearly the same place, so their names are written side by side.
     for name, (dx, dy) in {"GCN": (10, 8), "GraphSAGE": (42, 8), "GAT": (10, -4), "GIN": (-10, 8)}.items():
         place = (places[name].growth, places[name].context)
         axes.plot(*place, "o", color=VERMILION, zorder=3)
@@ -168,17 +174,16 @@ def quadrants() -> Figure:
     axes.set(xlim=(-0.15, 1.15), ylim=(-0.035, 1.2 * high))
     axes.set_xlabel("growth: effect of the neighbours when there are twice as many, log₂")
     axes.set_ylabel("context: how far the query changes\nwhat its neighbours do (0: isotropic)")
-    _open(axes)
     return figure
 
 
 def lookup_sample() -> Data:
-    """The graph of Figure 4: the first of `dictionary_lookup` with 4 keys, seed 0."""
+    """The graph of Figure 4: the first graph of `dictionary_lookup` with 4 keys and seed 0."""
     return dictionary_lookup(4, num_graphs=1, seed=0)[0]
 
 
 def draw_lookup() -> Figure:
-    """Figure 4: a sample of DictionaryLookup; the edge that carries a query's value is the thick one."""
+    """Figure 4: a sample of DictionaryLookup. A thick edge carries the value that a query asks for."""
     data = lookup_sample()
     n = data.num_nodes // 2
     places = [(1.4 * (node % n), 1.6 if node < n else 0.0) for node in range(2 * n)]
@@ -190,7 +195,7 @@ def draw_lookup() -> Figure:
         ends = zip(places[source], places[target], strict=True)
         axes.plot(*ends, color=colour, linewidth=width, zorder=layer)
     for node, place in enumerate(places):
-        # The id n stands for an empty value; the paper counts values from 1.
+        # The id n means that there is no value. The paper counts values from 1.
         value = "*" if values[node] == n else str(values[node] + 1)
         _node(axes, place, f"{string.ascii_uppercase[attributes[node]]}, {value}")
     for place, answer in zip(places[:n], data.y.tolist(), strict=True):
@@ -202,16 +207,16 @@ def draw_lookup() -> Figure:
 
 
 def count_sample() -> Data:
-    """The graph of Figure 5: the first of `hetero_edge_count`, seed 0, with 4 nodes, 5 to 8 edges and no self-loop."""
+    """The graph of Figure 5: the first of `hetero_edge_count` with 4 nodes, 5 to 8 edges and no self-loop, seed 0."""
     for data in hetero_edge_count(2, num_graphs=500, seed=0, max_nodes=4):
         source, target = data.edge_index
         if data.num_nodes == 4 and 5 <= len(source) <= 8 and not bool((source == target).any()):
             return data
-    raise AssertionError("expected such a graph among 500")
+    raise AssertionError("expected a graph with 4 nodes, 5 to 8 edges and no self-loop among 500, got none")
 
 
 def draw_count() -> Figure:
-    """Figure 5: a sample of HeteroEdgeCount; the edges that count are the thick ones."""
+    """Figure 5: a sample of HeteroEdgeCount. The thick edges are those that are counted."""
     data = count_sample()
     places = [(0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (0.0, 2.0)]
     labels = [string.ascii_uppercase[label] for label in data.x.tolist()]
@@ -219,7 +224,7 @@ def draw_count() -> Figure:
     figure, axes = _canvas(3.4, 3.4)
     for source, target in sorted(edges):
         counts = labels[source] != labels[target]
-        # Two edges between the same nodes bend to either side.
+        # Two edges between the same nodes are bent apart.
         bend = 0.16 if (target, source) in edges else 0.0
         arrow = FancyArrowPatch(
             places[source],
@@ -254,38 +259,52 @@ FIGURES: dict[str, PaperFigure] = {
 
 
 def find_figure(name: str) -> PaperFigure:
-    """A figure by its name (`contours`), number (`2`) or both (`figure2`)."""
+    """Find a figure by its name (`contours`), its number (`2`) or both (`figure2`).
+
+    Raises:
+        ValueError: no figure has this name.
+
+    >>> find_figure("figure2").caption
+    'Hash functions G under different message functions g'
+    """
     wanted = name.lower().replace("_", "-")
+    by_name: dict[str, PaperFigure] = {}
     for entry in FIGURES.values():
-        if wanted in (entry.name, str(entry.number), f"figure{entry.number}", entry.stem):
-            return entry
-    known = ", ".join(f"{entry.number} ({entry.name})" for entry in FIGURES.values())
-    raise ValueError(f"figure: expected one of {known}, got {name!r}")
+        by_name |= dict.fromkeys((entry.name, str(entry.number), f"figure{entry.number}", entry.stem), entry)
+    if wanted not in by_name:
+        check_name("figure", wanted, FIGURES, also=f"a number from 1 to {len(FIGURES)} or ")
+    return by_name[wanted]
 
 
 def write_figures(names: Sequence[str] = (), folder: str | Path = "figures", format: str = "png") -> list[Path]:
-    """Draw the figures of these names, all by default, into a folder; gives their paths. Equal data, equal bytes."""
-    if format not in FORMATS:
-        raise ValueError(f"format: expected one of {', '.join(FORMATS)}, got {format!r}")
+    """Draw figures of the paper into a folder.
+
+    Args:
+        names: the figures, by name or number; all of them by default.
+        folder: where the files go. It is created where it does not exist.
+        format: `"png"`, `"svg"` or `"pdf"`.
+
+    Returns:
+        The paths of the files. Equal data give equal bytes.
+
+    >>> import tempfile
+    >>> [path.name for path in write_figures(["hetero-edge-count"], tempfile.mkdtemp(), format="svg")]
+    ['figure5-hetero-edge-count.svg']
+    """
+    check_name("format", format, FORMATS)
     entries = [find_figure(name) for name in names or FIGURES]
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for entry in entries:
-        path = folder / f"{entry.stem}.{format}"
-        # A date or a random id in the file would change it at every run.
-        with matplotlib.rc_context({"svg.hashsalt": entry.name, "mathtext.fontset": "cm"}):
-            dated = {"svg": "Date", "pdf": "CreationDate"}.get(format)
-            drawn = BytesIO()
-            entry.draw().savefig(drawn, format=format, dpi=150, metadata={dated: None} if dated else None)
-        write_atomic(path, drawn.getvalue())
-        paths.append(path)
+        with plot_style():
+            figure = entry.draw()
+        paths.append(save_plot(figure, folder / f"{entry.stem}.{format}"))
     return paths
 
 
 def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_plot(width, height)
     axes.set_axis_off()
     axes.set_aspect("equal")
     return figure, axes
@@ -301,7 +320,7 @@ def _row_name(axes: Axes, text: str, height: float) -> None:
 
 
 def _bare_axis(axes: Axes, direction: str, limits: tuple[float, float], name: str) -> None:
-    """One axis line alone, with its name at the end."""
+    """Replace the frame by one arrow with a name at its end."""
     axes.set_axis_off()
     ends = [(limits[0], 0), (limits[1], 0)] if direction == "x" else [(0, limits[0]), (0, limits[1])]
     axes.annotate("", ends[1], ends[0], arrowprops={"arrowstyle": "<->"})
@@ -309,7 +328,3 @@ def _bare_axis(axes: Axes, direction: str, limits: tuple[float, float], name: st
     axes.annotate(name, ends[1], offset, textcoords="offset points", ha=ha, va="center" if ha == "left" else "bottom")
     room = (-1.0, 1.0)
     axes.set(xlim=limits if direction == "x" else room, ylim=room if direction == "x" else limits)
-
-
-def _open(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)

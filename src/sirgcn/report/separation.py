@@ -1,31 +1,34 @@
-"""How often random features tell graphs apart that are equal for 1-WL: the record and what the docs say of it.
+"""How often random features tell apart graphs that are equal for 1-WL: the record, and its table in the documentation.
 
-torch is loaded by `measure` alone.
+Only `measure` loads torch.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
+from sirgcn.report.sheets import NOTHING, Fact, Sheet
 from sirgcn.strict import ConfigError
 
 FORMAT = 1
 FILE = Path("theory") / "separation.json"
-"""Where the record is in the folder of results."""
+"""The path of the record in the folder of results."""
 
 LAYERS = (1, 2, 3, 4)
+"""The depths of the networks that compare two graphs."""
+
 COPY_LAYERS = 3
-"""Of the network that compares a graph with its copy."""
+"""The depth of the network that compares a graph with its copy."""
 
 
 def measure(weights: int = 100, draws: int = 1000, level: float = 1e-3, only: str | None = None) -> dict[str, Any]:
-    """Count, for each pair of `equal_for_wl`, the draws of weights whose network tells the graphs apart.
+    """Count for every pair of graphs of `equal_for_wl` the draws of weights whose network tells the graphs apart.
 
     Args:
-        weights: how many networks, with the seeds 0, 1, ...
-        draws: of the random features, for each of them.
-        level: of each test.
-        only: the name of one pair; None takes all.
+        weights: the number of networks. Their seeds are 0, 1, ...
+        draws: the number of draws of the random features for each network.
+        level: the level of each test.
+        only: the name of one pair of graphs; None measures all pairs.
     """
     from sirgcn.engine.environment import commit, environment
     from sirgcn.theory import Frequency, circulant, distinct_nodes, equal_for_wl, separation_frequency
@@ -52,7 +55,7 @@ def measure(weights: int = 100, draws: int = 1000, level: float = 1e-3, only: st
 
 
 def write_record(record: dict[str, Any], results: Path) -> Path:
-    """Keep a record in a folder of results, in place of the former one."""
+    """Write a record into a folder of results, in place of an earlier one, and return its path."""
     from sirgcn.files import write_atomic
 
     file = results / FILE
@@ -62,7 +65,7 @@ def write_record(record: dict[str, Any], results: Path) -> Path:
 
 
 def read_record(results: Path) -> dict[str, Any] | None:
-    """The record that a folder of results holds, None without one."""
+    """The record in a folder of results; None without one."""
     file = results / FILE
     if not file.exists():
         return None
@@ -73,24 +76,24 @@ def read_record(results: Path) -> dict[str, Any] | None:
 
 
 def markdown(record: dict[str, Any] | None) -> str:
-    """The record as a Markdown table with a paragraph above it."""
+    """The record as a Markdown table, with how it was measured below it."""
     if record is None:
-        return "Nothing was run yet."
+        return NOTHING
     nodes = record["nodes"]
     heads = [f"{layers} layer{'s' * (layers > 1)}" for layers in LAYERS]
-    lines = [
-        f"In {nodes['hits']:,} of {nodes['trials']:,} draws of the features all 41 nodes of CSL(41, 2), equal without "
-        f"them, got different outputs (`distinct_nodes`). Of {record['weights']:,} draws of the weights, the share "
-        f"that tells two graphs apart at the level {record['level']:g}, with its 95% interval; for each, "
-        f"{record['draws']:,} draws of the features:",
-        "",
-        f"| graphs, equal for 1-WL | {' | '.join(heads)} | a graph and its copy, {COPY_LAYERS} layers |",
-        "|---|" + "---|" * (len(heads) + 1),
+    columns = ["Graphs that are equal for 1-WL", *heads, f"A graph and its copy, {COPY_LAYERS} layers"]
+    rows = [[row["graphs"], *map(_share, (*row["layers"], row["copy"]))] for row in record["pairs"]]
+    notes = [
+        Fact("Figures", "the share of the draws of weights that tell two graphs apart (95% interval)"),
+        Fact("Level of each test", f"{record['level']:g}"),
+        Fact("Draws of the weights", f"{record['weights']:,}"),
+        Fact("Draws of the features, for each draw of the weights", f"{record['draws']:,}"),
+        Fact(
+            "Draws of the features that give all 41 nodes of CSL(41, 2) different outputs",
+            f"{nodes['hits']:,} of {nodes['trials']:,}",
+        ),
     ]
-    for row in record["pairs"]:
-        cells = [_share(cell) for cell in (*row["layers"], row["copy"])]
-        lines.append(f"| {' | '.join([row['graphs'], *cells])} |")
-    return "\n".join(lines)
+    return Sheet("", columns, rows, notes, left=len(columns)).markdown()
 
 
 def _share(cell: dict[str, Any]) -> str:

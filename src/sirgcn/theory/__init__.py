@@ -1,4 +1,4 @@
-"""The paper's statements as functions, each with a law that the tests try on many inputs."""
+"""The paper's statements as functions. The tests check each statement on many inputs."""
 
 from sirgcn.theory.collisions import Collisions, collisions, lookup_distance, outputs_of
 from sirgcn.theory.definiteness import (

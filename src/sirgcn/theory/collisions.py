@@ -1,4 +1,4 @@
-"""Which neighbourhoods a trained layer confuses: pairs with close outputs that a metric tells apart."""
+"""Which neighbourhoods a trained layer confuses: pairs with close outputs that a metric separates."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -21,21 +21,27 @@ _ROWS = 256
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Collisions:
-    """Pairs of neighbourhoods that a layer confuses and a metric separates; `len` is how many there are.
+    """Pairs of neighbourhoods that a layer confuses and a metric separates. `len` is the number of these pairs.
 
     Attributes:
-        pairs: the closest of them: nodes `first` and `second`, their `degree`, the distance of the layer's `outputs`,
-            the `metric`'s D, and the `threshold` that was applied.
+        pairs: the closest pairs, with the columns `first` and `second` (nodes), `degree`, `outputs` (the distance
+            between the outputs of the layer), `metric` (D) and `threshold`.
         found: how many pairs collide.
-        separated: how many pairs the metric separates; a collision is one of them.
-        compared: how many pairs were looked at: those of equal degree and equal query.
+        separated: how many pairs the metric separates; the colliding pairs are among them.
+        compared: how many pairs were compared: those of equal degree and equal query.
         groups: how many sets of at least two nodes of equal degree and equal query there are.
-        closest_separated: the smallest distance of outputs over the separated pairs, inf without one.
-        farthest_equivalent: the largest one over the other pairs, 0 without one.
-        thresholds: the smallest and the largest that was applied to a group; (0, 0) without a group.
+        closest_separated: the smallest distance between the outputs of a separated pair; inf if there is none.
+        farthest_equivalent: the largest distance between the outputs of another pair; 0 if there is none.
+        thresholds: the smallest and the largest threshold of a group; (0, 0) if there is no group.
         sampled: how many nodes were left out because their group is larger than the limit.
-        layer: what was looked at.
-        metric: with which metric.
+        layer: the name of the layer.
+        metric: the name of the metric.
+
+    >>> from sirgcn.theory import euclidean
+    >>> x, edge_index = torch.tensor([[0.0], [3.0], [0.0], [0.0]]), torch.tensor([[0, 1], [2, 3]])
+    >>> found = collisions(lambda x, edge_index: torch.zeros_like(x), x, edge_index, euclidean())
+    >>> len(found), found.pairs[["first", "second", "metric"]].values.tolist()
+    (1, [[2.0, 3.0, 3.0]])
     """
 
     pairs: pd.DataFrame
@@ -54,7 +60,7 @@ class Collisions:
         return self.found
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures as JSON values, without the pairs; without a separated pair, the closest one is None."""
+        """All attributes except the pairs as JSON values. `closest_separated` is None if no pair is separated."""
         found = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "pairs"}
         closest = self.closest_separated if self.separated else None
         return found | {"thresholds": list(self.thresholds), "closest_separated": closest}
@@ -78,7 +84,7 @@ class Collisions:
         return "\n".join(lines)
 
 
-def collisions(
+def collisions(  # noqa: PLR0913 - the settings of one search, all by name
     layer: Callable[[Tensor, Tensor], Tensor],
     x: Tensor,
     graph: Graph,
@@ -93,30 +99,41 @@ def collisions(
     keep: int = 1000,
     seed: int = 0,
 ) -> Collisions:
-    r"""The collisions of a trained layer (Section 3.1): what it puts into one class [H]_D and the metric does not.
+    r"""The collisions of a trained layer (Section 3.1): pairs that it puts into one class [H]_D, unlike the metric.
 
-    Two nodes are compared if they have equal degrees and equal features: then :math:`D(H_u, H_{u'}; h_u)` is defined
-    and any difference of the outputs comes from the neighbourhoods. They collide if the metric separates them, D >
-    `separation`, while the outputs are no farther apart than `threshold`. Time is quadratic in the size of a group of
-    comparable nodes, memory linear.
+    Two nodes are compared if they have equal degrees and equal features. Then :math:`D(H_u, H_{u'}; h_u)` is defined,
+    and any difference between the outputs comes from the neighbourhoods. The nodes collide if
+
+    - the metric separates them: D > `separation`,
+    - and their outputs are at most `threshold` apart.
+
+    Time is quadratic in the size of a group of comparable nodes, memory is linear.
 
     Args:
-        layer: called as `layer(x, edge_index)`, gives `[nodes, channels]`: a `SIRConv`, a layer of PyG or of `CONVS`,
+        layer: called as `layer(x, edge_index)`, returns `[nodes, channels]`: a `SIRConv`, a layer of PyG or of `CONVS`,
             or any function, such as a whole network. A module is called in eval mode.
         x: what the layer reads, `[nodes, F]`.
-        graph: as `SIRConv` takes it.
+        graph: `edge_index` or `Neighbors`, as for `SIRConv`.
         metric: what the task deems similar, with or without context.
-        features: what the metric reads of every node, `[nodes, K]`; None takes x.
-        nodes: whose neighbourhoods to compare, indices or a mask; None takes all that have one.
-        context: a node whose features take the place of every node's own as the query, so that all neighbourhoods of
-            one degree can be compared where no two nodes have equal features.
-        threshold: a distance of outputs; None takes, in each group, the median distance at which the layer puts pairs
-            that the metric deems equal: what is closer than these no reader of the outputs can tell apart reliably.
-            Where a group has no such pairs, only outputs that are equal up to rounding collide.
-        separation: D up to which two neighbourhoods are equal to the metric.
-        limit: nodes of a group; from a larger one as many are drawn.
-        keep: rows of `pairs`.
-        seed: of the drawing.
+        features: what the metric reads of every node, `[nodes, K]`; None means x.
+        nodes: the nodes whose neighbourhoods are compared, as indices or as a mask; None means all nodes that have
+            neighbours.
+        context: a node whose features become the query of every node. With it, all neighbourhoods of one degree can be
+            compared, even if no two nodes have equal features.
+        threshold: the largest distance between the outputs of a collision. None means, for each group, the median
+            distance between the outputs of pairs that the metric deems equal: a reader of the outputs cannot reliably
+            tell apart what is closer. In a group without such pairs, only outputs that are equal up to rounding
+            collide.
+        separation: the metric deems neighbourhoods with D up to this value equal.
+        limit: the largest number of nodes of a group; from a larger group, so many nodes are drawn.
+        keep: the largest number of rows of `pairs`.
+        seed: of the draw.
+
+    >>> from sirgcn.nn import SIRConv
+    >>> from sirgcn.theory import euclidean
+    >>> x, edge_index = torch.tensor([[0.0], [3.0], [0.0], [0.0]]), torch.tensor([[0, 1], [2, 3]])
+    >>> len(collisions(SIRConv(1, 4), x, edge_index, euclidean()))
+    0
     """
     features = x if features is None else features
     if len(features) != len(x):
@@ -132,24 +149,44 @@ def collisions(
     generator = torch.Generator().manual_seed(seed)
     left_out = 0
     for group in groups:
-        if len(group) > limit:
-            left_out += len(group) - limit
-            group = group[torch.randperm(len(group), generator=generator)[:limit].sort().values.to(group.device)]
-        query = features[group[0] if context is None else context] if metric.contextual else None
+        compared = _at_most(group, limit, generator)
+        left_out += len(group) - len(compared)
+        query = _query_of(metric, features, compared, context)
         with torch.no_grad():
-            truth = MultisetDistances(metric, features, members(neighbors, group), query)
-        state.add(group, int(neighbors.in_degree()[group[0]]), outputs[group], truth, threshold)
+            truth = MultisetDistances(metric, features, members(neighbors, compared), query)
+        state.add(compared, int(neighbors.in_degree()[compared[0]]), outputs[compared], truth, threshold)
     return state.result(len(groups), left_out, _name(layer), metric.name)
 
 
+def _at_most(group: Tensor, limit: int, generator: torch.Generator) -> Tensor:
+    """The group itself, or as many of its nodes as the limit allows, drawn at random."""
+    if len(group) <= limit:
+        return group
+    return group[torch.randperm(len(group), generator=generator)[:limit].sort().values.to(group.device)]
+
+
+def _query_of(metric: Pseudometric, features: Tensor, group: Tensor, context: int | None) -> Tensor | None:
+    """The query that the nodes of a group share, if the metric reads one."""
+    if not metric.contextual:
+        return None
+    return features[group[0] if context is None else context]
+
+
 def outputs_of(network: nn.Module, name: str, **inputs: Any) -> Callable[[Tensor, Tensor], Tensor]:
-    """A layer within its network, as `collisions` calls it: x goes to the network, the layer's output comes back.
+    """A layer inside a network as a function of (x, edge_index), for `collisions`.
+
+    The function passes x to the network and returns the output of the layer.
 
     Args:
         network: called as `network(x, edge_index, **inputs)`.
-        name: of the layer, such as `blocks.0.conv`. What comes before it must not look at neighbours: take the first
-            layer, or read the outputs of a later one as those of all layers up to it.
-        inputs: of the network besides x and edge_index, such as `batch`.
+        name: the name of the layer, such as `blocks.0.conv`. The modules before it must not read neighbours: take the
+            first layer, or understand the outputs of a later layer as those of all layers up to it.
+        inputs: other inputs of the network, such as `batch`.
+
+    >>> from torch_geometric.nn import GCN
+    >>> first = outputs_of(GCN(3, 4, num_layers=2), "convs.0")
+    >>> first(torch.ones(2, 3), torch.tensor([[0], [1]])).shape
+    torch.Size([2, 4])
     """
     layer = network.get_submodule(name)
 
@@ -175,9 +212,14 @@ def outputs_of(network: nn.Module, name: str, **inputs: Any) -> Callable[[Tensor
 def lookup_distance(n: Size) -> Pseudometric:
     r"""The metric of DictionaryLookup with n attributes: whether two keys store the same value for the query.
 
-    Rows are (attribute, value), and :math:`g(x; h_u)` is the value's unit vector, over :math:`\sqrt 2`, if x has the
-    queried attribute and 0 if not. D between two dictionaries is then 1 if they store different values under the
-    queried attribute, and 0 if not.
+    Rows are (attribute, value). If x has the queried attribute, :math:`g(x; h_u)` is the unit vector of the value,
+    divided by :math:`\sqrt 2`; otherwise it is 0. D between two dictionaries is 1 if they store different values under
+    the queried attribute, and 0 otherwise.
+
+    >>> from sirgcn.theory import kernel_distance
+    >>> first, second = torch.tensor([[1, 1], [2, 2]]), torch.tensor([[1, 2], [2, 1]])
+    >>> round(kernel_distance(lookup_distance(2), first, second, query=torch.tensor([1, 0])).item(), 6)
+    1.0
     """
 
     def stored_value(x: Tensor, query: Tensor) -> Tensor:
@@ -195,31 +237,35 @@ def _outputs_and_groups(
     chosen: Tensor,
     context: int | None,
 ) -> tuple[Tensor, list[Tensor]]:
-    """What the layer gives for every node, and the sets of nodes that can be compared."""
+    """The output of the layer for every node, and the sets of nodes that can be compared."""
     edge_index, degree = neighbors.edge_index.long(), neighbors.in_degree().long()
     chosen = chosen[degree[chosen] > 0]
-    if context is None:
-        with observed(layer):
-            outputs = layer(x, edge_index)
-        kinds = [degree, *(torch.unique(rows, dim=0, return_inverse=True)[1] for rows in (x, features))]
-    else:
-        if not 0 <= context < len(x):
-            raise IndexError(f"context: expected a node 0 <= u < {len(x)}, got {context}")
-        # Every neighbourhood hangs on a second node with the features of the context.
-        moved = torch.stack([edge_index[0], edge_index[1] + len(x)])
-        with observed(layer):
-            outputs = layer(torch.cat([x, x[context].expand_as(x)]), moved)[len(x) :]
-        kinds = [degree]
+    with observed(layer):
+        outputs = layer(x, edge_index) if context is None else _outputs_in_context(layer, x, edge_index, context)
     if len(outputs) != len(x) or outputs.dim() != 2:
         raise ValueError(f"layer: expected an output [{len(x)}, channels], got shape {list(outputs.shape)}")
-    kind = torch.unique(torch.stack(kinds)[:, chosen], dim=1, return_inverse=True)[1]
-    order = kind.argsort(stable=True)
-    sets = chosen[order].split(torch.bincount(kind).tolist()) if len(chosen) else ()
+    columns = [degree]
+    if context is None:
+        columns += [torch.unique(rows, dim=0, return_inverse=True)[1] for rows in (x, features)]
+    number = torch.unique(torch.stack(columns)[:, chosen], dim=1, return_inverse=True)[1]
+    order = number.argsort(stable=True)
+    sets = chosen[order].split(torch.bincount(number).tolist()) if len(chosen) else ()
     return outputs, [group for group in sets if len(group) > 1]
 
 
+def _outputs_in_context(
+    layer: Callable[[Tensor, Tensor], Tensor], x: Tensor, edge_index: Tensor, context: int
+) -> Tensor:
+    """The output for every neighbourhood under the query of one node."""
+    if not 0 <= context < len(x):
+        raise IndexError(f"context: expected a node 0 <= u < {len(x)}, got {context}")
+    # Every neighbourhood is attached to a second node, which has the features of the context.
+    moved = torch.stack([edge_index[0], edge_index[1] + len(x)])
+    return layer(torch.cat([x, x[context].expand_as(x)]), moved)[len(x) :]
+
+
 class _Tally:
-    """Goes through the pairs of one group after the other and keeps the counts and the closest collisions."""
+    """Counts the pairs of one group after another, and keeps the closest collisions."""
 
     def __init__(self, keep: int, separation: float) -> None:
         self.keep, self.separation = keep, separation
@@ -255,7 +301,7 @@ class _Tally:
         first, second = (group[rows[side].long()].cpu().numpy() for side in (0, 1))
         frame = {"first": first, "second": second, "degree": degree, "outputs": rows[2].cpu().numpy()}
         frame |= {"metric": rows[3].cpu().numpy(), "threshold": threshold}
-        # An empty frame would turn the columns of the others into objects.
+        # Concatenating an empty frame would turn the columns of the others into objects.
         if len(first):
             self.best = [_closest(pd.concat([*self.best, pd.DataFrame(frame)]), self.keep)]
 
@@ -276,7 +322,7 @@ class _Tally:
 def _blocks(outputs: Tensor, truth: MultisetDistances) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
     """Every pair i < j once, in blocks of rows i from `start` and columns j from `start + 1`.
 
-    Gives `start`, the distances of the outputs, D, and which entries are such pairs, each `[rows, columns]`.
+    Yields `start`, the distances between the outputs, D, and which entries are such pairs, each `[rows, columns]`.
     """
     for start in range(0, len(outputs) - 1, _ROWS):
         these, those = slice(start, start + _ROWS), slice(start + 1, len(outputs))

@@ -1,4 +1,4 @@
-"""What Section 3 asks of a pseudometric, checked on a sample: its axioms, and definiteness (Theorem 3)."""
+"""What Section 3 requires of a pseudometric, checked on a sample: its axioms, and definiteness (Theorem 3)."""
 
 import math
 from dataclasses import dataclass
@@ -11,15 +11,18 @@ from sirgcn.theory.pseudometrics import Pseudometric, check_distances, check_sym
 
 @dataclass(frozen=True)
 class Axioms:
-    """By how much each axiom of Definition 1 fails, at worst; 0 where it holds.
+    """By how much each axiom of Definition 1 fails in the worst case; 0 if it holds. `check_axioms` returns it.
 
     Attributes:
-        negative: of a distance below 0.
-        identity: d(x, x), which should be 0.
-        symmetry: `|d(x, y) - d(y, x)|`.
-        triangle: d(x, z) - d(x, y) - d(y, z).
+        negative: how far the smallest distance is below 0.
+        identity: the largest d(x, x), which should be 0.
+        symmetry: the largest `|d(x, y) - d(y, x)|`.
+        triangle: the largest d(x, z) - d(x, y) - d(y, z).
         triple: the places (x, y, z) of the worst triangle.
-        tolerance: what rounding explains.
+        tolerance: a violation up to this size is rounding.
+
+    >>> bool(Axioms(0.0, 0.0, 0.0, triangle=1e-15, triple=(0, 1, 2), tolerance=1e-12))
+    True
     """
 
     negative: float
@@ -31,7 +34,7 @@ class Axioms:
 
     @property
     def worst(self) -> float:
-        """The largest of the four."""
+        """The largest of the four violations."""
         return max(self.negative, self.identity, self.symmetry, self.triangle)
 
     def __bool__(self) -> bool:
@@ -42,12 +45,16 @@ class Axioms:
 def check_axioms(distances: Tensor, tolerance: float | None = None) -> Axioms:
     """Definition 1 on a sample: the worst violation of each axiom in a matrix of distances `[N, N]`.
 
-    Every matrix is looked at, also one that `check_distances` would refuse. Time N^3, memory N^2.
+    Any square matrix is accepted, also one that is not symmetric. This takes time N^3 and memory N^2.
 
     Args:
         distances: `d(x, x)`, or any square matrix.
-        tolerance: below which a violation is rounding; None: 1e-12 of the largest entry, which float64 keeps, or 1e-5
-            in float32.
+        tolerance: a violation up to this size is rounding. None means 1e-12 of the largest entry in float64, and 1e-5
+            of it in float32.
+
+    >>> found = check_axioms(torch.tensor([[0.0, 1.0, 5.0], [1.0, 0.0, 1.0], [5.0, 1.0, 0.0]]))
+    >>> bool(found), found.triangle, found.triple
+    (False, 3.0, (0, 1, 2))
     """
     if distances.dim() != 2 or distances.size(0) != distances.size(1) or distances.numel() == 0:
         raise ValueError(f"distances: expected a square matrix of at least one row, got {list(distances.shape)}")
@@ -74,13 +81,16 @@ def check_axioms(distances: Tensor, tolerance: float | None = None) -> Axioms:
 
 @dataclass(frozen=True, eq=False)
 class Definiteness:
-    """Whether a kernel is (conditionally) positive definite on a sample, and what speaks most against it.
+    """Whether a kernel is (conditionally) positive definite on a sample, with the strongest evidence against it.
 
     Attributes:
         holds: whether `smallest` is at least `-tolerance`.
         smallest: the smallest value of c^T K c over the admitted c of length 1, an eigenvalue.
-        coefficients: the c that attains it, `[N]`: where the kernel is not definite, the worst offender.
-        tolerance: what rounding explains.
+        coefficients: the c that attains it, `[N]`: the worst offender if the kernel is not definite.
+        tolerance: a negative value up to this size is rounding.
+
+    >>> bool(Definiteness(True, 0.0, torch.zeros(1), tolerance=1e-12))
+    True
     """
 
     holds: bool
@@ -93,27 +103,39 @@ class Definiteness:
 
 
 def positive_definite(kernel: Tensor, tolerance: float | None = None) -> Definiteness:
-    """Whether c^T K c >= 0 for all c, of a symmetric K `[N, N]`."""
+    """Whether c^T K c >= 0 for all c, for a symmetric K `[N, N]`.
+
+    >>> bool(positive_definite(torch.eye(2))), bool(positive_definite(-torch.eye(2)))
+    (True, False)
+    """
     check_symmetric(kernel, "kernel")
     return _definiteness(kernel, torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device), tolerance)
 
 
 def conditionally_positive_definite(kernel: Tensor, tolerance: float | None = None) -> Definiteness:
-    r"""Whether c^T K c >= 0 for all c with :math:`\sum_i c_i = 0` (Definition 2, Eq. 4), of a symmetric K `[N, N]`.
+    r"""Whether c^T K c >= 0 for all c with :math:`\sum_i c_i = 0` (Definition 2, Eq. 4), for a symmetric K `[N, N]`.
 
-    One point admits c = 0 only: any kernel holds there, with smallest value 0.
+    A single point admits c = 0 only. There every kernel holds, with smallest value 0.
 
     Args:
         kernel: K.
-        tolerance: below which a negative value is rounding; None: 1e-12 of N times the largest entry, which float64
-            keeps, or 1e-5 in float32.
+        tolerance: a negative value up to this size is rounding. None means 1e-12 of N times the largest entry in
+            float64, and 1e-5 of it in float32.
+
+    >>> bool(conditionally_positive_definite(torch.tensor([[0.0, -1.0], [-1.0, 0.0]])))
+    True
     """
     check_symmetric(kernel, "kernel")
     return _definiteness(kernel, _sum_zero_basis(len(kernel), kernel), tolerance)
 
 
 def check_assumption(d: Pseudometric, x: Tensor, query: Tensor | None = None) -> Definiteness:
-    """Assumption 1 on the sample x `[N, F]`: whether -d^2 is conditionally positive definite."""
+    """Assumption 1 on the sample x `[N, F]`: whether -d^2 is conditionally positive definite.
+
+    >>> from sirgcn.theory import euclidean
+    >>> bool(check_assumption(euclidean(), torch.eye(3, dtype=torch.float64)))
+    True
+    """
     squares = d.squares(x, query=query)
     if squares.numel() == 0:
         raise ValueError("x: expected at least one row, got an empty sample")
@@ -122,14 +144,17 @@ def check_assumption(d: Pseudometric, x: Tensor, query: Tensor | None = None) ->
 
 
 def centred_kernel(kernel: Tensor, base: int | None = None) -> Tensor:
-    r"""The kernel of Theorem 3 (Eq. 25), positive definite exactly when the given one is conditionally so.
+    r"""The kernel of Theorem 3 (Eq. 25). It is positive definite exactly if the given kernel is conditionally so.
 
     .. math:: k(x, y) = \tfrac12 [\tilde k(x, y) - \tilde k(x, h_0) - \tilde k(h_0, y) + \tilde k(h_0, h_0)]
 
     Args:
-        kernel: symmetric, `[N, N]`.
-        base: the place of h_0 in the sample; None puts the mean of the features in its place, as classical scaling does
-            (the means of rows, columns and of all stand for the terms with h_0).
+        kernel: a symmetric matrix `[N, N]`.
+        base: the place of h_0 in the sample. None means the mean of the features, as in classical scaling: the means
+            of rows, of columns and of all entries replace the terms with h_0.
+
+    >>> centred_kernel(torch.tensor([[0.0, -4.0], [-4.0, 0.0]]), base=0).tolist()
+    [[0.0, 0.0], [0.0, 4.0]]
     """
     check_symmetric(kernel, "kernel")
     if base is None:
@@ -151,7 +176,7 @@ def _definiteness(kernel: Tensor, basis: Tensor, tolerance: float | None) -> Def
 
 
 def _sum_zero_basis(size: int, like: Tensor) -> Tensor:
-    """Orthonormal columns `[N, N - 1]` whose entries sum to 0: Helmert's, each compares a point with those before."""
+    """Orthonormal columns `[N, N - 1]` whose entries sum to 0: Helmert's contrasts of a point with those before it."""
     places = torch.arange(1, size, dtype=like.dtype, device=like.device)
     upper = torch.ones(size, max(0, size - 1), dtype=like.dtype, device=like.device).triu()
     upper[1:] -= torch.diag(places)

@@ -8,20 +8,24 @@ from torch import Tensor
 from sirgcn.theory.definiteness import centred_kernel, conditionally_positive_definite
 from sirgcn.theory.pseudometrics import Pseudometric, check_distances, check_symmetric
 
-# Directions of a smaller eigenvalue, as a part of the largest, are rounding.
+# An eigenvalue below this part of the largest one is rounding.
 _RANK = 1e-12
-# Rounding in a squared residual, as a part of the largest squared distance; the weakest direction magnifies it.
+# The rounding error of a squared residual, relative to the largest squared distance.
+# The weakest direction magnifies it.
 _RESIDUAL = 1e-8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FeatureMap:
-    r"""g with :math:`\lVert g(x) - g(y) \rVert = d(x, y)` on a sample (Theorem 1), and its extension to other points.
+    r"""The map g with :math:`\lVert g(x) - g(y) \rVert = d(x, y)` on a sample (Theorem 1), extended to other points.
 
-    Made by `feature_map` from a pseudometric, or by `FeatureMap.of_kernel` from a kernel (Theorem 2).
+    `feature_map` makes it from a pseudometric, and `FeatureMap.of_kernel` makes it from a kernel (Theorem 2).
 
     Attributes:
         features: g of the sample, `[N, S]`; S <= N - 1 is the dimension that the sample needs.
+
+    >>> FeatureMap.of_kernel(torch.tensor([[0.0, -4.0], [-4.0, 0.0]], dtype=torch.float64))
+    FeatureMap(2 points in 1 dimensions)
     """
 
     features: Tensor
@@ -48,24 +52,24 @@ class FeatureMap:
             )
         values, vectors = torch.linalg.eigh(centred_kernel(kernel))
         kept = values > _RANK * values[-1].clamp(min=0)
-        # A sample whose points are all similar has no direction at all.
+        # If all points of the sample are similar, there is no direction at all.
         kept &= values > 0
         root = values[kept].sqrt()
         return cls(vectors[:, kept] * root, kernel, vectors[:, kept] / root)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Features `[m, S]` of new points x `[m, F]`, and the residuals `[m]`.
+        """Features `[m, S]` of new points x `[m, F]`, and their residuals `[m]`.
 
-        The point of the sample's space that is closest to g(x): its distances to the sample and between new points are
-        at most d; the squared distance to a point y of the sample is d(x, y)^2 - residual^2. A point of the sample has
-        residual 0.
+        The features of x are the point in the space of the sample that is closest to g(x). Distances from it to the
+        sample, and between new points, are at most d. The squared distance to a point y of the sample is
+        d(x, y)^2 - residual^2. A point of the sample has residual 0.
         """
         if self._d is None or self._sample is None:
             raise ValueError("project: a map of a kernel knows no points, expected one that feature_map has made")
         return self.project_squares(self._d.squares(x, self._sample, self._query))
 
     def project_squares(self, squares: Tensor) -> tuple[Tensor, Tensor]:
-        """As `project`, from the squared distances `[m, N]` of new points to the sample."""
+        """The same as `project`, from the squared distances `[m, N]` of new points to the sample."""
         if squares.dim() != 2 or squares.size(1) != len(self._kernel):
             raise ValueError(f"squares: expected shape [m, {len(self._kernel)}], got {list(squares.shape)}")
         # Eq. 25 with the mean of the sample as h_0: the squared length, and the inner products with the sample.
@@ -87,8 +91,13 @@ class FeatureMap:
 def feature_map(d: Pseudometric, x: Tensor, query: Tensor | None = None) -> FeatureMap:
     r"""Theorem 1 on the sample x `[N, F]`: the map g with :math:`\lVert g(x) - g(y) \rVert = d(x, y)`.
 
-    The square root of the centred kernel of -d^2 (Schoenberg; classical scaling), exact up to rounding in the squares.
-    A d that violates Assumption 1 on the sample is refused.
+    g is the square root of the centred kernel of -d^2 (Schoenberg; classical scaling). It is exact up to the rounding
+    of squares. If d violates Assumption 1 on the sample, this raises a ValueError.
+
+    >>> from sirgcn.theory import euclidean
+    >>> g = feature_map(euclidean(), torch.tensor([[0.0, 0.0], [3.0, 4.0]], dtype=torch.float64))
+    >>> round((g.features[0] - g.features[1]).norm().item(), 6)
+    5.0
     """
     if len(x) == 0:
         raise ValueError("x: expected at least one row, got an empty sample")
@@ -98,11 +107,14 @@ def feature_map(d: Pseudometric, x: Tensor, query: Tensor | None = None) -> Feat
 
 @dataclass(frozen=True, eq=False)
 class SoftInjectivity:
-    """Whether distances and their images lie in the same interval (Eqs. 5 and 7).
+    """Whether distances and their images lie in the same interval (Eqs. 5 and 7). `soft_injectivity` returns it.
 
     Attributes:
-        violations: places of the distances for which one of the two is inside and the other is not, `[V, dims]`.
-        undecided: how many lie so close to an end of the interval that rounding decides; they count as no violation.
+        violations: the places where either the distance or its image is inside, and the other is not, `[V, dims]`.
+        undecided: how many are so close to an end of the interval that rounding decides. They are no violations.
+
+    >>> bool(SoftInjectivity(torch.zeros(0, 1), undecided=0))
+    True
     """
 
     violations: Tensor
@@ -122,10 +134,14 @@ def soft_injectivity(
 
     Args:
         distances: d of pairs of points, or D of pairs of multisets.
-        mapped: the distances of their images, of the same shape.
-        eps2, eps1: the ends, 0 < eps2 < eps1.
-        tolerance: two distances that differ by no more than this part of the largest count as equal, and are undecided
-            where an end lies between them. The default is what a root leaves of the digits of a square.
+        mapped: the distances between their images, in the same shape.
+        eps2, eps1: the ends of the interval, 0 < eps2 < eps1.
+        tolerance: a distance and its image count as equal if they differ by at most this part of the largest distance.
+            If an end lies between them, they are undecided. The default is the accuracy of the root of a square.
+
+    >>> found = soft_injectivity(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 1.5]), eps2=0.5, eps1=2.0)
+    >>> bool(found), found.violations.tolist()
+    (False, [[1]])
     """
     if not 0 < eps2 < eps1:
         raise ValueError(f"eps: expected 0 < eps2 < eps1, got eps2={eps2} and eps1={eps1}")
@@ -141,10 +157,17 @@ def soft_injectivity(
 
 
 def equivalence_classes(distances: Tensor, tolerance: float = 0.0) -> Tensor:
-    """The class [h]_d or [H]_D of every point, `[N]`, numbered from 0 in the order of first members.
+    """The class [h]_d or [H]_D of every point, `[N]`, numbered from 0 in the order of the first members.
 
-    Of a matrix of distances `[N, N]`; points are equivalent if a chain of distances of at most `tolerance` joins them,
-    which for a pseudometric and tolerance 0 is distance 0.
+    Two points are equivalent if a chain of distances of at most `tolerance` joins them. For a pseudometric and
+    tolerance 0, this means distance 0.
+
+    Args:
+        distances: a matrix of distances `[N, N]`.
+        tolerance: at least 0.
+
+    >>> equivalence_classes(torch.tensor([[0.0, 2.0, 0.0], [2.0, 0.0, 2.0], [0.0, 2.0, 0.0]])).tolist()
+    [0, 1, 0]
     """
     check_distances(distances)
     if not tolerance >= 0:
@@ -152,7 +175,7 @@ def equivalence_classes(distances: Tensor, tolerance: float = 0.0) -> Tensor:
     label = torch.arange(len(distances), device=distances.device)
     near = distances <= tolerance
     while True:
-        # The smallest label among the neighbours, until nothing changes: a point's class is its first member.
+        # Every point takes the smallest label among its neighbours, until nothing changes.
         lower = torch.where(near, label, len(distances)).amin(1)
         if torch.equal(lower, label):
             return torch.unique(label, return_inverse=True)[1]

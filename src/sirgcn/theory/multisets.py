@@ -1,9 +1,11 @@
 r"""Corollary 1: the kernel distance D between multisets of equal size, and the hash G whose distances it is.
 
-A multiset is a tensor of rows `[*, n, F]`, leading dimensions are batches; on a graph it is the neighbourhood
-:math:`H_u = \{\{h_v : v \in N(u)\}\}` of a node. Where d has known features g, D is the distance of sums of g, in time
-linear in n and exact to the last digits; elsewhere it is the double sum of Eq. 6, in blocks, whose rounding is that of
-squares.
+A multiset is a tensor of rows `[*, n, F]`; leading dimensions are batches. On a graph it is the neighbourhood
+:math:`H_u = \{\{h_v : v \in N(u)\}\}` of a node. There are two ways to compute D:
+
+- If d has known features g, D is the distance between sums of g. This takes time linear in n and is exact to the last
+  digits.
+- Otherwise D is the double sum of Eq. 6, computed in blocks. Its rounding error is that of squares.
 """
 
 import math
@@ -17,23 +19,28 @@ from sirgcn.ops import Neighbors, sir_aggregate, tiled_aggregate
 from sirgcn.ops.neighbors import check_reduce
 from sirgcn.theory.pseudometrics import Features, Pseudometric, floating, row_distances
 
-# Entries of a block of distances, or of features: 32 MB in float64.
+# The number of distances or features in a block: 32 MB in float64.
 _BLOCK = 2**22
-# Rounding in D^2, as a part of the sums of squares that cancel in it.
+# The rounding error of D^2, relative to the sums of squares that cancel in it.
 _CANCELLED = 1e-12
 
 
 def kernel_distance(d: Pseudometric, first: Tensor, second: Tensor, query: Tensor | None = None) -> Tensor:
-    r"""D between multisets of equal size (Corollary 1, Eq. 6), with a query the contextual one (Eq. 9), `[*]`.
+    r"""D between multisets of equal size (Corollary 1, Eq. 6), `[*]`; with a query, the contextual D (Eq. 9).
 
     .. math::
         D^2(H_1, H_2) = \sum_{h \in H_1, h' \in H_2} d^2(h, h')
         - \tfrac12 \sum_{h, h' \in H_1} d^2(h, h') - \tfrac12 \sum_{h, h' \in H_2} d^2(h, h')
 
     Args:
-        d: satisfies Assumption 1; where D^2 shows that it does not, it is refused.
-        first, second: `[*, n, F]` with one n, at least 1.
-        query: h_u `[*, Q]` of a contextual d.
+        d: a pseudometric that satisfies Assumption 1. A negative D^2 shows that it does not, and raises a ValueError.
+        first, second: multisets `[*, n, F]` of one size n, at least 1.
+        query: h_u `[*, Q]`, for a contextual d.
+
+    >>> from sirgcn.theory import euclidean
+    >>> first, second = torch.tensor([[0.0], [1.0]]), torch.tensor([[2.0], [3.0]])
+    >>> kernel_distance(euclidean(), first, second).item()
+    4.0
     """
     _check_multisets(first, second)
     d.check_query(query)
@@ -45,15 +52,18 @@ def kernel_distance(d: Pseudometric, first: Tensor, second: Tensor, query: Tenso
 
 
 def hash_multiset(g: Features, rows: Tensor, query: Tensor | None = None, reduce: str = "sum") -> Tensor:
-    r"""The hash :math:`G(H) = \sum_{h \in H} g(h)` (Eq. 8), contextual :math:`\sum g(h; h_u)` (Eq. 10), `[*, S]`.
+    r"""The hash :math:`G(H) = \sum_{h \in H} g(h)` (Eq. 8), `[*, S]`; contextual: :math:`\sum g(h; h_u)` (Eq. 10).
 
-    With `reduce="mean"` the statement up to a constant scale (Section 4.1): distances are D / n.
+    With `reduce="mean"` the distances between hashes are D / n: the statement up to a constant scale (Section 4.1).
 
     Args:
         g: the features of a pseudometric, `d.features`, or any function of (x, query).
-        rows: `[*, n, F]`.
-        query: `[*, Q]`, where g reads one.
+        rows: multisets `[*, n, F]`.
+        query: h_u `[*, Q]`, if g reads it.
         reduce: sum or mean.
+
+    >>> hash_multiset(lambda x, query: x.square(), torch.tensor([[1.0], [3.0]])).tolist()
+    [10.0]
     """
     check_reduce(reduce, ("sum", "mean"))
     _check_multisets(rows, rows)
@@ -64,14 +74,19 @@ def hash_multiset(g: Features, rows: Tensor, query: Tensor | None = None, reduce
 def neighborhood_hash(
     d: Pseudometric, x: Tensor, graph: Graph, query: Tensor | None = None, reduce: str = "sum"
 ) -> Tensor:
-    """G(H_u; h_u) of the neighbourhood of every node u, `[targets, S]` (Eq. 10); 0 where a node has no neighbour.
+    """G(H_u; h_u) of the neighbourhood of every node u (Eq. 10), `[targets, S]`; 0 for a node without neighbours.
 
     Args:
-        d: with known features.
-        x: of the source nodes, `[sources, F]`.
-        graph: as `SIRConv` takes it.
-        query: h_u of every target, `[targets, Q]`, for a contextual d; None takes x.
+        d: a pseudometric with known features.
+        x: the features of the source nodes, `[sources, F]`.
+        graph: `edge_index` or `Neighbors`, as for `SIRConv`.
+        query: h_u of every target, `[targets, Q]`, for a contextual d; None means x.
         reduce: sum or mean.
+
+    >>> from sirgcn.theory import squared_score
+    >>> x, edge_index = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[0, 1], [2, 2]])
+    >>> neighborhood_hash(squared_score(), x, edge_index).tolist()
+    [[0.0], [0.0], [5.0]]
     """
     if d.features is None:
         raise ValueError(f"d: expected a pseudometric with known features, got {d!r}; feature_map finds them")
@@ -87,7 +102,7 @@ def neighborhood_hash(
 
 
 class _EdgeFeatures(nn.Module):
-    """g(h_v; h_u) of edges [h_u || h_v]."""
+    """Computes g(h_v; h_u) from the two ends [h_u || h_v] of an edge."""
 
     def __init__(self, g: Features, width: int) -> None:
         super().__init__()
@@ -101,18 +116,39 @@ class _EdgeFeatures(nn.Module):
 def neighborhood_distance(
     d: Pseudometric, x: Tensor, graph: Graph, pairs: Tensor, query: Tensor | None = None
 ) -> Tensor:
-    """D(H_u, H_u'; h_u) of pairs of nodes `[2, P]` with equal degrees and, for a contextual d, equal queries, `[P]`.
+    """D(H_u, H_u'; h_u) for pairs of nodes, `[P]`. The nodes of a pair have equal degrees.
 
     Args:
-        d: any pseudometric.
-        x: of the source nodes, `[sources, F]`.
-        graph: as `SIRConv` takes it.
-        pairs: nodes u in row 0, u' in row 1.
-        query: h_u of every target, `[targets, Q]`, for a contextual d; None takes x.
+        d: any pseudometric. If it is contextual, the nodes of a pair also have equal queries.
+        x: the features of the source nodes, `[sources, F]`.
+        graph: `edge_index` or `Neighbors`, as for `SIRConv`.
+        pairs: nodes `[2, P]`, u in row 0 and u' in row 1.
+        query: h_u of every target, `[targets, Q]`, for a contextual d; None means x.
+
+    >>> from sirgcn.theory import euclidean
+    >>> x, edge_index = torch.tensor([[1.0], [4.0], [0.0], [0.0]]), torch.tensor([[0, 1], [2, 3]])
+    >>> neighborhood_distance(euclidean(), x, edge_index, torch.tensor([[2], [3]])).tolist()
+    [3.0]
     """
     neighbors, query = _neighborhoods(d, x, graph, query)
     if pairs.dim() != 2 or len(pairs) != 2:
         raise ValueError(f"pairs: expected shape [2, pairs], got {list(pairs.shape)}")
+    degree = _common_degrees(neighbors, pairs)
+    if query is not None and not torch.equal(query[pairs[0]], query[pairs[1]]):
+        raise ValueError(f"pairs: {d!r} is contextual and expects pairs of nodes with equal queries")
+    # Two empty neighbourhoods are equal: their distance stays 0.
+    out = floating(x).new_zeros(pairs.size(1))
+    for size in degree[degree > 0].unique().tolist():
+        here = (degree == size).nonzero().squeeze(-1)
+        for part in here.split(max(1, _BLOCK // (size * size * max(1, x.size(1))))):
+            first, second = (x[members(neighbors, pairs[side, part])] for side in (0, 1))
+            context = None if query is None else query[pairs[0, part]]
+            out[part] = kernel_distance(d, first, second, context).to(out.dtype)
+    return out
+
+
+def _common_degrees(neighbors: Neighbors, pairs: Tensor) -> Tensor:
+    """The degree of both nodes of every pair, `[P]`; a pair with two degrees raises a ValueError."""
     degree = neighbors.in_degree()[pairs]
     unequal = (degree[0] != degree[1]).nonzero()
     if len(unequal):
@@ -121,21 +157,11 @@ def neighborhood_distance(
             f"pairs: expected neighbourhoods of equal size, got {degree[:, at].tolist()} neighbours "
             f"at nodes {pairs[:, at].tolist()}"
         )
-    if query is not None and not torch.equal(query[pairs[0]], query[pairs[1]]):
-        raise ValueError(f"pairs: {d!r} is contextual and expects pairs of nodes with equal queries")
-    out = x.new_zeros(pairs.size(1), dtype=torch.float64 if not x.is_floating_point() else x.dtype)
-    for size in degree[0].unique().tolist():
-        here = (degree[0] == size).nonzero().squeeze(-1)
-        # Two empty neighbourhoods are equal: 0.
-        for part in here.split(max(1, _BLOCK // (size * size * max(1, x.size(1))))) if size else ():
-            first, second = (x[members(neighbors, pairs[side, part])] for side in (0, 1))
-            context = None if query is None else query[pairs[0, part]]
-            out[part] = kernel_distance(d, first, second, context).to(out.dtype)
-    return out
+    return degree[0]
 
 
 def members(neighbors: Neighbors, nodes: Tensor) -> Tensor:
-    """The neighbours of nodes `[B]` of one degree n, `[B, n]`."""
+    """The neighbours of nodes `[B]` that all have one degree n, `[B, n]`."""
     ptr, node, _ = neighbors.by_target
     size = int(neighbors.in_degree()[nodes[0]]) if len(nodes) else 0
     places = ptr[nodes].long().unsqueeze(1) + torch.arange(size, device=ptr.device)
@@ -143,7 +169,12 @@ def members(neighbors: Neighbors, nodes: Tensor) -> Tensor:
 
 
 def distance_matrix(d: Pseudometric, rows: Tensor, query: Tensor | None = None) -> Tensor:
-    """D between every two of B multisets `[B, n, F]` under one query `[Q]`, `[B, B]`."""
+    """D between every two of B multisets `[B, n, F]` under one query `[Q]`, `[B, B]`.
+
+    >>> from sirgcn.theory import euclidean
+    >>> distance_matrix(euclidean(), torch.tensor([[[0.0], [1.0]], [[2.0], [3.0]]])).tolist()
+    [[0.0, 4.0], [4.0, 0.0]]
+    """
     _check_multisets(rows, rows)
     if rows.dim() != 3:
         raise ValueError(f"rows: expected multisets [B, n, channels], got shape {list(rows.shape)}")
@@ -157,8 +188,8 @@ class MultisetDistances:
     Args:
         d: the pseudometric.
         x: features `[N, F]`.
-        members: the rows of x that make up each multiset, `[B, n]`; a block of features exists at a time.
-        query: `[Q]` of a contextual d.
+        members: the rows of x that make up each multiset, `[B, n]`. Only one block of their features exists at a time.
+        query: h_u `[Q]`, for a contextual d.
     """
 
     def __init__(self, d: Pseudometric, x: Tensor, members: Tensor, query: Tensor | None = None) -> None:
@@ -179,7 +210,7 @@ class MultisetDistances:
         rows, columns = self.members[these], self.members[those]
         cross = torch.cat([self._cross(rows, part) for part in columns.split(self._fitting(1))], dim=1)
         found = _root(cross, self.own[these].unsqueeze(1), self.own[those].unsqueeze(0), self.members.size(1))
-        # The two orders of summation of one multiset do not cancel to the last digit.
+        # The sums for one multiset with itself have two orders, and do not cancel to the last digit.
         places = torch.arange(len(self.members), device=found.device)
         return found.masked_fill(places[these].unsqueeze(1) == places[those], 0)
 
@@ -198,13 +229,16 @@ class MultisetDistances:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimated D^2.
+    """An estimate of D^2. `fourier_distance` returns it.
 
     Attributes:
-        squared: without bias.
+        squared: the estimate, without bias.
         error: its standard error, from the spread over the frequencies.
         bound: `|squared - D^2|` exceeds it with a probability of at most `risk` (Hoeffding).
         risk: of the bound.
+
+    >>> Estimate(torch.tensor(4.0), torch.tensor(0.1), bound=0.5, risk=1e-6).distance.item()
+    2.0
     """
 
     squared: Tensor
@@ -226,20 +260,24 @@ def fourier_distance(
     generator: torch.Generator | None = None,
     risk: float = 1e-6,
 ) -> Estimate:
-    r"""D of `gaussian(scale=scale)` by random Fourier features (Rahimi and Recht 2007), in time linear in n.
+    r"""D of `gaussian(scale=scale)`, estimated by random Fourier features (Rahimi and Recht 2007) in time linear in n.
 
     .. math::
         D^2 = \mathbb{E}_\omega \Bigl| \sum_{h \in H_1} e^{i \omega^\top h} - \sum_{h \in H_2} e^{i \omega^\top h}
         \Bigr|^2, \qquad \omega \sim \mathcal{N}(0, s^{-2} I)
 
-    The exact D takes n^2 distances. A draw lies between 0 and 4 n^2, from which the bound follows.
+    The exact D needs n^2 distances. Every draw lies between 0 and 4 n^2, from which the bound follows.
 
     Args:
-        first, second: `[*, n, F]`.
+        first, second: multisets `[*, n, F]`.
         scale: s.
-        num_features: frequencies.
-        generator: of the frequencies; None is torch's global one.
+        num_features: how many frequencies are drawn.
+        generator: of the frequencies; None means torch's global one.
         risk: of the bound.
+
+    >>> rows, generator = torch.zeros(3, 2), torch.Generator().manual_seed(0)
+    >>> fourier_distance(rows, rows, generator=generator).distance.item()
+    0.0
     """
     _check_multisets(first, second)
     if not scale > 0 or num_features < 2 or not 0 < risk < 1:
@@ -256,7 +294,7 @@ def fourier_distance(
 
 
 def _waves(rows: Tensor, frequencies: Tensor) -> Tensor:
-    """Sums of cosines and of sines over the rows, `[*, 2, R]`, in parts of the rows."""
+    """The sums of cosines and of sines over the rows, `[*, 2, R]`, computed block by block."""
     per_row = frequencies.size(-1) * max(1, rows.numel() // max(1, rows.size(-1) * rows.size(-2)))
     total = rows.new_zeros(*rows.shape[:-2], 2, frequencies.size(-1))
     for part in rows.split(max(1, _BLOCK // per_row), dim=-2):
@@ -266,14 +304,14 @@ def _waves(rows: Tensor, frequencies: Tensor) -> Tensor:
 
 
 def _sum_of_squares(d: Pseudometric, first: Tensor, second: Tensor, query: Tensor | None) -> Tensor:
-    """The sum of d^2 over all pairs, `[*]`, in parts of the first."""
+    """The sum of d^2 over all pairs, `[*]`, computed in blocks of the first multiset."""
     batch = max(1, first.numel() // max(1, first.size(-1) * first.size(-2)))
     parts = first.split(max(1, _BLOCK // (batch * second.size(-2))), dim=-2)
     return torch.stack([d.squares(part, second, query).sum((-2, -1)) for part in parts]).sum(0)
 
 
 def _root(cross: Tensor, own: Tensor, other: Tensor, size: int) -> Tensor:
-    """D from its three sums; what rounding has left below 0 is 0, what Assumption 1 forbids is refused."""
+    """D from its three sums. D^2 below 0 by rounding becomes 0; below that, d violates Assumption 1 and is refused."""
     squared = cross - own / 2 - other / 2
     allowed = _CANCELLED * size * (cross + own + other)
     if bool((squared < -allowed).any()):

@@ -1,8 +1,9 @@
-r"""Pseudometrics on node features (Section 3): what a task deems similar, and the rules that make new ones.
+r"""Pseudometrics on node features (Section 3): what a task deems similar, and rules that make new pseudometrics.
 
-A pseudometric d is called as `d(x, y)` on rows of features and gives all distances between them, `[n, m]`; leading
-dimensions are batches. A contextual one, :math:`d(x, y; h_u)`, is called as `d(x, y, query=h_u)`. Where d is known to
-be :math:`\lVert g(x) - g(y) \rVert`, its `features` is g. Use float64: squares of distances lose half of the digits.
+`d(x, y)` returns all distances `[n, m]` between rows of features; leading dimensions are batches. A contextual
+pseudometric :math:`d(x, y; h_u)` is called as `d(x, y, query=h_u)`. If d is known to be
+:math:`\lVert g(x) - g(y) \rVert`, its attribute `features` is g. Use float64: squares of distances lose half of the
+digits.
 """
 
 import math
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from sirgcn.nn import SIRConv
 
 Features = Callable[[Tensor, Tensor | None], Tensor]
-"""g(x; h_u): features `[*, n, F]` and a query `[*, Q]` or None to `[*, n, S]`."""
+"""The type of g(x; h_u), which maps features `[*, n, F]` and a query `[*, Q]` or None to `[*, n, S]`."""
 
 
 class _Squared(Protocol):
@@ -27,16 +28,25 @@ class _Squared(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pseudometric:
-    r"""d(x, y), or d(x, y; h_u) where it is contextual (Definition 1, Assumption 1).
+    r"""A pseudometric d(x, y), or d(x, y; h_u) if it is contextual (Definition 1, Assumption 1).
 
-    Remark 1 as operators: `a * d`, `d1 & d2` for :math:`\sqrt{d_1^2 + d_2^2}` (0 where both are) and `d ** p` with
-    0 < p <= 1 keep Assumption 1 wherever the parts do.
+    The operators of Remark 1 keep Assumption 1 if their parts satisfy it:
+
+    - `a * d` with a > 0,
+    - `d1 & d2` for :math:`\sqrt{d_1^2 + d_2^2}`, which is 0 where both are 0,
+    - `d ** p` with 0 < p <= 1.
 
     Args:
-        name: how it is written.
+        name: how the pseudometric is written.
         squared: d^2 between all rows of x `[*, n, F]` and of y `[*, m, F]`.
-        features: g with d = ||g(x) - g(y)||, where one is known.
-        contextual: whether d asks for a query.
+        features: g with d = ||g(x) - g(y)||, if one is known.
+        contextual: whether d needs a query.
+
+    >>> d = 2 * euclidean() & discrete()
+    >>> d
+    Pseudometric(sqrt(2 * euclidean^2 + discrete^2))
+    >>> d.squares(torch.tensor([[0.0], [1.0]])).tolist()
+    [[0.0, 5.0], [5.0, 0.0]]
     """
 
     name: str
@@ -60,7 +70,7 @@ class Pseudometric:
         return self.squared(x, y, query)
 
     def check_query(self, query: Tensor | None) -> None:
-        """Refuse a query where d takes none, and none where it takes one."""
+        """Raise a ValueError if d needs a query and there is none, or if there is one and d needs none."""
         if self.contextual and query is None:
             raise ValueError(f"query: {self.name} is contextual and expects the query's features h_u, got None")
         if not self.contextual and query is not None:
@@ -83,7 +93,7 @@ class Pseudometric:
     __mul__ = __rmul__
 
     def __and__(self, other: "Pseudometric") -> "Pseudometric":
-        r""":math:`\sqrt{d_1^2 + d_2^2}`: similar is what both deem similar; a query goes to those that ask for one."""
+        r""":math:`\sqrt{d_1^2 + d_2^2}`: similar is what both deem similar. Only contextual parts get the query."""
         if not isinstance(other, Pseudometric):
             return NotImplemented
         one, two = self.features, other.features
@@ -98,7 +108,7 @@ class Pseudometric:
         )
 
     def __pow__(self, exponent: float) -> "Pseudometric":
-        """`d ** p` for 0 < p <= 1; above 1 the triangle inequality need not hold."""
+        """`d ** p` for 0 < p <= 1. With p > 1 the triangle inequality may fail."""
         if not 0 < exponent <= 1:
             raise ValueError(f"d ** p: expected 0 < p <= 1 (Remark 1), got {exponent}")
         if exponent == 1:
@@ -117,12 +127,16 @@ class Pseudometric:
 
 
 def feature_distance(g: Callable[..., Tensor], name: str | None = None, contextual: bool = False) -> Pseudometric:
-    r""":math:`\lVert g(x) - g(y) \rVert` of any module or function, which satisfies Assumption 1 whatever g is.
+    r"""The distance :math:`\lVert g(x) - g(y) \rVert` for any function g. It satisfies Assumption 1 for every g.
 
     Args:
-        g: maps rows `[*, n, F]` to `[*, n, S]`; if `contextual`, `g(x, query)` with a query `[*, Q]`.
-        name: how it is written.
+        g: maps rows `[*, n, F]` to `[*, n, S]`. If `contextual`, it is called as `g(x, query)` with a query `[*, Q]`.
+        name: how the pseudometric is written.
         contextual: whether g reads the query h_u.
+
+    >>> d = feature_distance(torch.abs)
+    >>> d(torch.tensor([[1.0]]), torch.tensor([[-1.0], [3.0]])).tolist()
+    [[0.0, 2.0]]
     """
 
     def features(x: Tensor, query: Tensor | None) -> Tensor:
@@ -138,19 +152,31 @@ def feature_distance(g: Callable[..., Tensor], name: str | None = None, contextu
 
 
 def euclidean() -> Pseudometric:
-    r""":math:`\lVert x - y \rVert`: its hash function is linear (Figure 2, left)."""
+    r"""The distance :math:`\lVert x - y \rVert`. Its hash function is linear (Figure 2, left).
+
+    >>> euclidean()(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]])).tolist()
+    [[5.0]]
+    """
     return feature_distance(lambda x: x, "euclidean")
 
 
 def squared_score() -> Pseudometric:
-    r""":math:`\lVert x^2 - y^2 \rVert`, squares by element: a score and its negative are similar (Figures 1 and 2)."""
+    r"""The distance :math:`\lVert x^2 - y^2 \rVert` of elementwise squares: x and -x are similar (Figures 1 and 2).
+
+    >>> squared_score()(torch.tensor([[2.0]]), torch.tensor([[-2.0], [1.0]])).tolist()
+    [[0.0, 3.0]]
+    """
     return feature_distance(lambda x: x.square(), "squared_score")
 
 
 def mahalanobis(precision: Tensor) -> Pseudometric:
-    r""":math:`\sqrt{(x - y)^\top P (x - y)}` for a symmetric P `[F, F]` without negative eigenvalues.
+    r"""The distance :math:`\sqrt{(x - y)^\top P (x - y)}` for a symmetric P `[F, F]` without negative eigenvalues.
 
-    P is the inverse of a covariance; where it has no full rank, d is no metric but still a pseudometric.
+    P is the inverse of a covariance. If P does not have full rank, d is not a metric but still a pseudometric.
+
+    >>> d = mahalanobis(torch.diag(torch.tensor([4.0, 0.0])))
+    >>> d(torch.zeros(1, 2), torch.tensor([[1.0, 9.0]])).tolist()
+    [[2.0]]
     """
     check_symmetric(precision, "precision")
     values, vectors = torch.linalg.eigh(precision)
@@ -162,7 +188,11 @@ def mahalanobis(precision: Tensor) -> Pseudometric:
 
 
 def discrete() -> Pseudometric:
-    """0 for equal rows, else 1: with it every difference counts, and counts the same."""
+    """The distance that is 0 for equal rows and 1 for different rows: every difference counts the same.
+
+    >>> discrete()(torch.tensor([[1.0], [2.0]])).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
 
     def squared(x: Tensor, y: Tensor, query: Tensor | None) -> Tensor:
         return (x.unsqueeze(-2) != y.unsqueeze(-3)).any(-1).to(torch.float64)
@@ -171,14 +201,18 @@ def discrete() -> Pseudometric:
 
 
 def gaussian(base: Pseudometric | None = None, scale: float = 1.0) -> Pseudometric:
-    r"""The distance of a Gaussian kernel's features, :math:`\sqrt{2 - 2 \exp(-d^2(x, y) / 2 s^2)}`.
+    r"""The distance between the features of a Gaussian kernel, :math:`\sqrt{2 - 2 \exp(-d^2(x, y) / 2 s^2)}`.
 
-    The kernel is positive definite for every d of Assumption 1; on Euclidean space it is integrally strictly positive
-    definite, so that D of Corollary 1 becomes a metric.
+    The kernel is positive definite if d satisfies Assumption 1. On Euclidean space it is integrally strictly positive
+    definite, so that D of Corollary 1 is a metric.
 
     Args:
-        base: d; None is the Euclidean distance.
+        base: d; None means the Euclidean distance.
         scale: s.
+
+    >>> d = gaussian(scale=0.1)
+    >>> round(d(torch.tensor([[0.0]]), torch.tensor([[9.0]])).item() ** 2, 6)
+    2.0
     """
     if not scale > 0:
         raise ValueError(f"scale: expected more than 0, got {scale}")
@@ -193,8 +227,12 @@ def gaussian(base: Pseudometric | None = None, scale: float = 1.0) -> Pseudometr
 def table_distance(distances: Tensor, name: str = "table") -> Pseudometric:
     """Prior knowledge about categories: `d(x, y) = distances[x, y]` for one column of integers.
 
-    `distances` `[K, K]` is symmetric, not negative and 0 on the diagonal; `check_axioms` tells whether the triangle
-    inequality holds, `check_assumption` whether Assumption 1 does.
+    `distances` `[K, K]` is symmetric, not negative, and 0 on the diagonal. `check_axioms` tells whether the triangle
+    inequality holds, and `check_assumption` tells whether Assumption 1 holds.
+
+    >>> d = table_distance(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    >>> d(torch.tensor([[0]]), torch.tensor([[0], [1]])).tolist()
+    [[0.0, 1.0]]
     """
     check_distances(distances, "distances")
     squares = distances.square()
@@ -216,10 +254,13 @@ def table_distance(distances: Tensor, name: str = "table") -> Pseudometric:
 
 
 def manhattan() -> Pseudometric:
-    r""":math:`\sum_i |x_i - y_i|`: a metric that violates Assumption 1 (Remark 1 therefore does not speak of it).
+    r"""The metric :math:`\sum_i |x_i - y_i|`, which violates Assumption 1. Remark 1 therefore does not mention it.
 
-    Between the origin and the four points :math:`\pm e_1, \pm e_2` the origin would have to be the midpoint of every
-    two of the others. Its root, `manhattan() ** 0.5`, satisfies the assumption (Schoenberg 1938).
+    On the origin and the four points :math:`\pm e_1, \pm e_2`, the origin would have to be the midpoint of any two of
+    the others. The root `manhattan() ** 0.5` satisfies the assumption (Schoenberg 1938).
+
+    >>> manhattan()(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]])).tolist()
+    [[7.0]]
     """
 
     def squared(x: Tensor, y: Tensor, query: Tensor | None) -> Tensor:
@@ -229,7 +270,12 @@ def manhattan() -> Pseudometric:
 
 
 def violating_example() -> tuple[Pseudometric, Tensor]:
-    """A metric and a sample on which it violates Assumption 1: `manhattan()` on 0, ±e1 and ±e2, `[5, 2]`."""
+    """A metric and a sample on which it violates Assumption 1: `manhattan()` on 0, ±e1 and ±e2, `[5, 2]`.
+
+    >>> from sirgcn.theory import check_assumption
+    >>> bool(check_assumption(*violating_example()))
+    False
+    """
     axes = torch.eye(2, dtype=torch.float64)
     return manhattan(), torch.cat([torch.zeros_like(axes[:1]), axes, -axes])
 
@@ -239,9 +285,14 @@ def layer_distance(conv: SIRConv) -> Pseudometric:
 
     .. math:: d(x, y; h_u) = \lVert W_R \, \sigma(W_Q h_u + W_K x) - W_R \, \sigma(W_Q h_u + W_K y) \rVert
 
-    With the sum aggregator the layer's output is the hash of this d, so that two neighbourhoods of one query are as far
-    apart in the output as D says; with `mean` as far as D / n. Of a `message_network` g, d is that of
-    :math:`g([h_u \Vert x])`. Layers with edge features are refused: their messages are no function of x and h_u.
+    With the sum aggregator, the output of the layer is the hash of this d: the outputs of two neighbourhoods of one
+    query are D apart. With the mean aggregator they are D / n apart. For a layer with a `message_network` g, d is the
+    distance of :math:`g([h_u \Vert x])`. A layer with edge features raises a ValueError, because its messages are not
+    a function of x and h_u.
+
+    >>> d = layer_distance(SIRConv(3, 4))
+    >>> d(torch.ones(2, 3), query=torch.zeros(3)).tolist()
+    [[0.0, 0.0], [0.0, 0.0]]
     """
     if not isinstance(conv, SIRConv):
         raise TypeError(f"conv: expected a SIRConv, got {type(conv).__name__}; feature_distance takes any g")
@@ -251,7 +302,7 @@ def layer_distance(conv: SIRConv) -> Pseudometric:
 
 
 class _Message(nn.Module):
-    """g(x; h_u) of a layer, without what it adds once per node."""
+    """The message g(x; h_u) of a layer, without the terms that the layer adds once per node."""
 
     def __init__(self, conv: SIRConv) -> None:
         super().__init__()
@@ -267,7 +318,7 @@ class _Message(nn.Module):
 
 @contextmanager
 def observed(*functions: object) -> Iterator[None]:
-    """Trained modules among the functions are looked at, not trained: no dropout, no batch statistics, no gradient."""
+    """Inside this context, modules among the functions are in eval mode, and torch records no gradients."""
     modules = [part for function in functions if isinstance(function, nn.Module) for part in function.modules()]
     modes = [module.training for module in modules]
     try:
@@ -281,7 +332,7 @@ def observed(*functions: object) -> Iterator[None]:
 
 
 def check_symmetric(matrix: Tensor, name: str = "matrix") -> None:
-    """Refuse what is not a square, finite, symmetric floating-point matrix with at least one row."""
+    """Raise a ValueError unless the matrix is square, finite, symmetric and floating-point, with at least one row."""
     if matrix.dim() != 2 or matrix.size(0) != matrix.size(1) or not matrix.is_floating_point():
         raise ValueError(
             f"{name}: expected a square floating-point matrix, got {matrix.dtype} of shape {list(matrix.shape)}"
@@ -300,7 +351,7 @@ def check_symmetric(matrix: Tensor, name: str = "matrix") -> None:
 
 
 def check_distances(matrix: Tensor, name: str = "distances") -> None:
-    """Refuse what is not a symmetric matrix of distances: none negative, 0 on the diagonal."""
+    """Raise a ValueError unless the matrix is symmetric, has no negative entry, and is 0 on the diagonal."""
     check_symmetric(matrix, name)
     if float(matrix.min()) < 0:
         i, j = divmod(int(matrix.argmin()), matrix.size(0))
@@ -311,20 +362,20 @@ def check_distances(matrix: Tensor, name: str = "distances") -> None:
 
 
 def _tolerance(matrix: Tensor) -> float:
-    """Rounding in the entries: a few units in the last place of the largest."""
+    """The rounding error of an entry: a few units in the last place of the largest entry."""
     return 64 * torch.finfo(matrix.dtype).eps * float(matrix.abs().max())
 
 
 def row_distances(x: Tensor, y: Tensor) -> Tensor:
     """Euclidean distances between all rows, `[*, n, m]`.
 
-    Differences first: through a matrix product two close rows would lose all their digits.
+    They are computed from differences. By a matrix product, two close rows would lose all digits of their distance.
     """
     return torch.cdist(floating(x), floating(y), compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def floating(x: Tensor) -> Tensor:
-    """x itself, or in float64 if it holds integers."""
+    """x itself, or x in float64 if it holds integers."""
     return x if x.is_floating_point() else x.double()
 
 

@@ -1,5 +1,7 @@
-r"""Which graphs a SIR-GCN with random weights tells apart: those of the modified 1-WL test (Section 4.5), and more of
-them with random features (Section 3.1, after Sato et al.).
+"""Which graphs a SIR-GCN with random weights tells apart.
+
+Without random features they are those of the modified 1-WL test (Section 4.5). With random features there are more
+(Section 3.1, after Sato et al.).
 """
 
 from collections.abc import Sequence
@@ -15,15 +17,23 @@ from sirgcn.strict import Count, Size, checked
 from sirgcn.theory.wl import count_nodes, joined
 
 THRESHOLD = 1e-9
-"""Two outputs count as different above this relative distance: rounding gives 1e-15, and what 1-WL separates more."""
+"""Outputs with a larger relative distance count as different. Rounding gives about 1e-15."""
 
 
 @checked
 def circulant(nodes: Size, steps: Sequence[int] = (1,), copies: Size = 1) -> Data:
-    """Rings of so many nodes, each joined to the one so many steps ahead; with steps 1 and k it is CSL(nodes, k).
+    """Copies of a ring of nodes, in which every node is joined to the nodes so many steps ahead.
 
-    All nodes have one degree and no features, so that 1-WL tells no two of these graphs apart that agree in it and in
-    the number of nodes.
+    With the steps 1 and k this is CSL(nodes, k). All nodes have one degree and no features. 1-WL cannot tell two such
+    graphs apart if they have the same degree and the same number of nodes.
+
+    Args:
+        nodes: the number of nodes of a ring, at least 3.
+        steps: from 1 to nodes - 1.
+        copies: the number of rings.
+
+    >>> circulant(6), circulant(3, copies=2)
+    (Data(edge_index=[2, 12], num_nodes=6), Data(edge_index=[2, 12], num_nodes=6))
     """
     if nodes < 3 or copies < 1 or not steps or not all(0 < step < nodes for step in steps):
         raise ValueError(
@@ -36,7 +46,11 @@ def circulant(nodes: Size, steps: Sequence[int] = (1,), copies: Size = 1) -> Dat
 
 
 def equal_for_wl() -> dict[str, tuple[Data, Data]]:
-    """Pairs of graphs that are not isomorphic and that 1-WL cannot tell apart, by name."""
+    """Pairs of graphs that are not isomorphic and that 1-WL cannot tell apart, by name.
+
+    >>> list(equal_for_wl())[0]
+    'a hexagon and two triangles'
+    """
     return {
         "a hexagon and two triangles": (circulant(6), circulant(3, copies=2)),
         "an octagon and two squares": (circulant(8), circulant(4, copies=2)),
@@ -46,16 +60,21 @@ def equal_for_wl() -> dict[str, tuple[Data, Data]]:
 
 
 class RandomSIRGCN(nn.Module):
-    r"""A stack of `SIRConv` without residuals and the soft-isomorphic readout, in float64, with drawn weights.
+    r"""A stack of `SIRConv` without residuals, followed by the soft-isomorphic readout, in float64 with random weights.
 
-    Sigma and the readout's activation are tanh: analytic and not a polynomial, so that sums of it are injective on
-    multisets for almost all weights, as Section 4.5 asks of a hash.
+    Sigma and the activation of the readout are tanh. Tanh is analytic and not a polynomial, so that sums of it are
+    injective on multisets for almost all weights, as Section 4.5 requires of a hash.
 
     Args:
         in_channels: width of the node features.
-        layers: how many `SIRConv`; with 0 the readout sees the features.
+        layers: the number of `SIRConv`; with 0 the readout reads the features.
         channels: width of all layers and of the result.
-        seed: of the weights; torch's global random state is left as it was.
+        seed: of the weights; torch's global random state does not change.
+
+    >>> network = RandomSIRGCN(in_channels=1, layers=2, channels=4)
+    >>> x = torch.ones(3, 1, dtype=torch.float64)
+    >>> network(x, torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 0, 1])).shape
+    torch.Size([2, 4])
     """
 
     @checked
@@ -88,9 +107,14 @@ def sir_separation(one: Data, other: Data, layers: Count, channels: Size = 16, s
 
     .. math:: \frac{\lVert h_{G_1} - h_{G_2} \rVert}{\lVert h_{G_1} \rVert + \lVert h_{G_2} \rVert}
 
-    Above `THRESHOLD` with L layers exactly where the modified 1-WL test counts other colours in round L, for almost all
-    weights. Labels (integers) enter as indicators of the labels of both graphs, real features as they are, and a graph
-    without x gets ones.
+    For almost all weights, this is above `THRESHOLD` with L layers exactly if the modified 1-WL test finds different
+    numbers of nodes of some colour in round L. Labels (integers) enter as indicators of the labels of both graphs, real
+    features as they are. A graph without x gets ones.
+
+    >>> path = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+    >>> star = Data(edge_index=torch.tensor([[1, 2], [0, 0]]), num_nodes=3)
+    >>> sir_separation(path, path, layers=1) > THRESHOLD, sir_separation(path, star, layers=1) > THRESHOLD
+    (False, True)
     """
     together = joined(one, other)
     x = as_features(together.x, together.num_nodes)
@@ -101,7 +125,11 @@ def sir_separation(one: Data, other: Data, layers: Count, channels: Size = 16, s
 
 
 def as_features(x: Tensor | None, num_nodes: int) -> Tensor:
-    """Features `(nodes, features)` in float64: ones, indicators of the labels of every column, or x itself."""
+    """Features `(nodes, features)` in float64: ones, indicators of the labels of every column, or x itself.
+
+    >>> as_features(torch.tensor([5, 7, 5]), num_nodes=3).tolist()
+    [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
+    """
     if x is None:
         return torch.ones(num_nodes, 1, dtype=torch.float64)
     x = x if x.dim() > 1 else x.unsqueeze(1)
@@ -113,19 +141,23 @@ def as_features(x: Tensor | None, num_nodes: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Frequency:
-    """How often something happened, with the 95% interval of Wilson's score."""
+    """How often something happened, with the 95% interval of Wilson's score.
+
+    >>> print(Frequency(hits=9, trials=10))
+    9 of 10 (0.596 to 0.982)
+    """
 
     hits: int
     trials: int
 
     @property
     def rate(self) -> float:
-        """The share."""
+        """The share of hits."""
         return self.hits / self.trials
 
     @property
     def interval(self) -> tuple[float, float]:
-        """What the probability lies in."""
+        """The interval that holds the probability."""
         z, n, p = 1.959964, self.trials, self.rate
         middle, half = p + z * z / (2 * n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
         return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))
@@ -146,9 +178,12 @@ def distinct_nodes(data: Data, nodes: Sequence[int], draws: Size = 200, layers: 
     Args:
         data: a graph.
         nodes: some of its nodes, such as a class of `Refinement.classes`.
-        draws: of the features, each with one column uniform in [0, 1).
-        layers: of the SIR-GCN.
-        seed: of weights and features.
+        draws: how often the features are drawn; each draw is one column, uniform in [0, 1).
+        layers: the number of layers of the SIR-GCN.
+        seed: of the weights and of the features.
+
+    >>> distinct_nodes(circulant(6), [0, 1, 2], draws=20).hits
+    20
     """
     if len(nodes) < 2:
         raise ValueError(f"nodes: expected at least two, got {list(nodes)}")
@@ -169,15 +204,18 @@ def random_feature_test(
 ) -> float:
     r"""The p-value of "with random features, both graphs have the same mean output", by Hotelling's test.
 
-    A single draw tells any two graphs apart, and a graph from itself: what stays invariant under isomorphism is the
-    distribution of the output over draws. Where 1-WL cannot tell two graphs apart, their distributions may still
-    differ, as nodes meet their own random feature again along a cycle; those of isomorphic graphs are equal. With
+    A single draw tells any two graphs apart, even a graph from itself. Invariant under isomorphism is the distribution
+    of the output over draws. If 1-WL cannot tell two graphs apart, their distributions may still differ, because the
+    random feature of a node returns to it along a cycle. Isomorphic graphs have equal distributions. With
 
     .. math::
         T^2 = (\bar h_1 - \bar h_2)^\top \bigl(\tfrac{1}{m} S_1 + \tfrac{1}{m} S_2\bigr)^{-1} (\bar h_1 - \bar h_2)
 
-    over m draws each, the p-value is that of a chi-square with `channels` degrees of freedom. Where no node has a
-    neighbour, no random feature arrives and there is nothing to compare.
+    over m draws each, the p-value is that of a chi-square with `channels` degrees of freedom. If no node has a
+    neighbour, no random feature arrives anywhere, and there is nothing to compare: this raises a ValueError.
+
+    >>> random_feature_test(circulant(6), circulant(3, copies=2)) < 0.001
+    True
     """
     if draws <= 10 * channels:
         raise ValueError(f"draws: expected more than 10 for each of {channels} channels, got {draws}")
@@ -196,7 +234,11 @@ def random_feature_test(
 def separation_frequency(
     one: Data, other: Data, weights: int = 50, level: float = 1e-3, layers: int = 3, draws: int = 1000
 ) -> Frequency:
-    """For how many draws of the weights `random_feature_test` tells two graphs apart at a level."""
+    """For how many draws of the weights `random_feature_test` tells two graphs apart at a level of significance.
+
+    >>> separation_frequency(circulant(6), circulant(3, copies=2), weights=2).trials
+    2
+    """
     if not 0 < level < 1:
         raise ValueError(f"level: expected 0 < level < 1, got {level}")
     found = (random_feature_test(one, other, layers, draws, seed=seed) for seed in range(weights))

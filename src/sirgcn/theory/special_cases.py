@@ -1,8 +1,12 @@
-r"""Section 4 as functions: what SIR-GCN is with other parameters (of PNA speaks `influence`).
+r"""Section 4 as functions: SIR-GCN with certain parameters is another layer. (PNA is in `influence`.)
 
-Each claim takes a layer of PyG and a graph, and gives its `Sides`: the output of SIR-GCN with the parameters that the
-paper names, the output of the layer, and the paper's formula in dense matrices, with :math:`A_{uv}` the number of edges
-from v to u. They are equal on any graph, isolated nodes, self-loops and repeated edges included.
+Every function gets a layer of PyG and a graph, and returns three `Sides`:
+
+- the output of SIR-GCN with the parameters that the paper gives,
+- the output of the layer,
+- the formula of the paper in dense matrices, where :math:`A_{uv}` is the number of edges from v to u.
+
+The sides are equal on any graph, including isolated nodes, self-loops and repeated edges.
 """
 
 from typing import NamedTuple
@@ -22,18 +26,22 @@ EdgeIndex = Int[Tensor, "2 edges"]
 
 
 class Sides(NamedTuple):
-    """The sides of a claim: what SIR-GCN gives, what the layer gives, and what the paper's formula gives."""
+    """The three sides of a claim: the outputs of SIR-GCN, of the layer, and of the formula in the paper.
+
+    >>> Sides(torch.ones(2), torch.ones(2), torch.ones(2)).error()
+    0.0
+    """
 
     sir: Tensor
     layer: Tensor
     formula: Tensor
 
     def error(self) -> float:
-        """The largest difference between two sides, relative to the formula's largest entry where that exceeds 1."""
+        """The largest difference from the formula, relative to its largest entry if that exceeds 1."""
         if not self.formula.numel():
             return 0.0
         sir, layer, formula = (side.detach() for side in self)
-        # Of tensors, whose maximum is nan where a side is; Python's would hide it.
+        # The maximum of a tensor with a NaN is NaN. Python's `max` would hide it.
         apart = torch.stack([sir - formula, layer - formula]).abs().max()
         return float(apart / formula.abs().max().clamp(min=1))
 
@@ -43,7 +51,11 @@ def gcn(conv: GCNConv, x: X, edge_index: EdgeIndex) -> Sides:
 
     .. math:: h_u^* = b + \sum_{v \in N(u)} \frac{1}{\sqrt{|N(u)|} \sqrt{|N(v)|}} W h_v
 
-    where N(u) contains u, as the layer adds the self-loops.
+    where N(u) contains u, because the layer adds self-loops.
+
+    >>> x, edge_index = torch.eye(3), torch.tensor([[0, 1], [1, 2]])
+    >>> gcn(GCNConv(3, 2), x, edge_index).error() < 1e-5
+    True
     """
     edges, _ = add_remaining_self_loops(edge_index, num_nodes=x.size(0))
     counts = _counts(edges, x)
@@ -57,8 +69,12 @@ def sage_mean(conv: SAGEConv, x: X, edge_index: EdgeIndex) -> Sides:
 
     .. math:: h_u^* = \frac{1}{|\tilde N(u)|} \sum_{v \in \tilde N(u)} W h_v
 
-    plus what the layer has beyond the paper's formula: a bias, and :math:`W_1 h_u` with a root weight, which is
-    SIR-GCN's residual.
+    The layer adds what the formula of the paper does not have: a bias, and, with a root weight, :math:`W_1 h_u`, which
+    is the residual of SIR-GCN.
+
+    >>> x, edge_index = torch.eye(3), torch.tensor([[0, 1], [1, 2]])
+    >>> sage_mean(SAGEConv(3, 2), x, edge_index).error() < 1e-5
+    True
     """
     edges, _ = add_remaining_self_loops(edge_index, num_nodes=x.size(0))
     counts = _counts(edges, x)
@@ -73,11 +89,16 @@ def sage_max(conv: SAGEConv, x: X, edge_index: EdgeIndex) -> Sides:
 
     .. math:: h_u^* = W \max_{v \in N(u)} \mathrm{ReLU}(W_P h_v + b_P) + b
 
-    for a layer with `project=True`; without it the maximum is that of :math:`h_v`. The maximum over no neighbours is 0.
+    for a layer with `project=True`. Without it, the maximum is that of :math:`h_v`. The maximum over no neighbours is
+    0.
+
+    >>> x, edge_index = torch.eye(3), torch.tensor([[0, 1], [1, 2]])
+    >>> sage_max(SAGEConv(3, 2, aggr="max", project=True), x, edge_index).error() < 1e-5
+    True
     """
     pooled = conv.lin(x).relu() if conv.project else x
     is_edge = _counts(edge_index, x) > 0
-    # A column of -inf, so that a graph without nodes has a maximum too.
+    # A graph without nodes has no maximum.
     found = torch.where(is_edge[:, :, None], pooled, -torch.inf).amax(1) if x.size(0) else pooled
     formula = conv.lin_l(torch.where(is_edge.any(1, keepdim=True), found, 0.0))
     if conv.root_weight:
@@ -91,14 +112,18 @@ def gatv2_scores(conv: GATv2Conv, x: X, edge_index: EdgeIndex) -> Sides:
     .. math::
         e_{u,v} = a^\top \mathrm{LeakyReLU}(W_Q h_u + W_K h_v), \qquad h_u^* = \sum_{v \in N(u)} e_{u,v}
 
-    per head. The layer keeps its scores to itself: its side is their sum, read off the attention that it returns,
-    :math:`\log \alpha_{u,v} = e_{u,v} - \log \sum_w \exp e_{u,w}`, and the logarithm of its normalising constant.
+    per head. The layer does not return its scores. Its side is their sum, computed from the attention that it returns,
+    :math:`\log \alpha_{u,v} = e_{u,v} - \log \sum_w \exp e_{u,w}`, and from the logarithm of the normalising constant.
+
+    >>> x, edge_index = torch.eye(3), torch.tensor([[0, 1], [1, 2]])
+    >>> gatv2_scores(GATv2Conv(3, 2), x, edge_index).error() < 1e-5
+    True
     """
     edges = _attended(conv, x, edge_index)
     _, (_, alpha) = conv(x, edges, return_attention_weights=True)
     target = edges[1]
     scores = (F.leaky_relu(_ends(conv, x, edges), conv.negative_slope) * conv.att).sum(-1)
-    # What the softmax takes off every score of N(u); the layer does not tell it.
+    # The softmax subtracts it from every score of N(u). The layer does not return it.
     constant = scores - softmax(scores, target, num_nodes=x.size(0)).log()
     from_layer = scatter(alpha.log() + constant, target, dim_size=x.size(0))
     query = conv.lin_r(x).unflatten(1, (conv.heads, -1))[:, None]
@@ -109,12 +134,18 @@ def gatv2_scores(conv: GATv2Conv, x: X, edge_index: EdgeIndex) -> Sides:
 
 
 class Attending(nn.Module):
-    r"""The sigma with which SIR-GCN is an attention: :math:`[z || t] \mapsto [\exp(e(z)) \, t || \exp(e(z))]` per head.
+    r"""The sigma that makes SIR-GCN an attention: :math:`[z || t] \mapsto [\exp(e(z)) \, t || \exp(e(z))]` per head.
 
     Args:
         score: e, from `(*, heads, width)` to `(*, heads)`.
-        heads: how many.
-        width: entries of z per head; the rest of the input is t.
+        heads: the number of heads.
+        width: the entries of z per head; the rest of the input is t.
+
+    >>> class Total(nn.Module):
+    ...     def forward(self, z):
+    ...         return z.sum(-1)
+    >>> Attending(Total(), heads=1, width=2)(torch.tensor([[0.0, 0.0, 5.0]])).tolist()
+    [[5.0, 1.0]]
     """
 
     def __init__(self, score: nn.Module, heads: int, width: int) -> None:
@@ -132,7 +163,7 @@ class Attending(nn.Module):
 
 
 class _Score(nn.Module):
-    """a^T LeakyReLU(z) of GATv2, or LeakyReLU(z) of GAT, whose a acts before it."""
+    """a^T LeakyReLU(z) for GATv2, and LeakyReLU(z) for GAT, which multiplies by a before it."""
 
     def __init__(self, slope: float, vector: Tensor | None) -> None:
         super().__init__()
@@ -151,37 +182,28 @@ def attention_as_messages(conv: GATConv | GATv2Conv) -> SIRConv:
         h_u^* = \Bigl[\sum_v \exp(e_{u,v}) \, W h_v \,\Big\|\, \sum_v \exp(e_{u,v})\Bigr],
         \qquad W_Q = \begin{bmatrix} Q \\ 0 \end{bmatrix}, \quad W_K = \begin{bmatrix} K \\ W \end{bmatrix}
 
-    with `Attending` as sigma, which sees the sum :math:`Q h_u + K h_v` in its first half and :math:`W h_v` alone in its
-    second. For GATv2 Q and K are its :math:`W_Q` and :math:`W_K`; for GAT they are :math:`a_Q^\top W` and
-    :math:`a_K^\top W`, one row per head. The last entries, one per head, are the constant.
+    with `Attending` as sigma. The first half of its input is :math:`Q h_u + K h_v`, the second half is :math:`W h_v`.
+    For GATv2, Q and K are :math:`W_Q` and :math:`W_K` of the layer. For GAT they are :math:`a_Q^\top W` and
+    :math:`a_K^\top W`, one row per head. The last entries of the output, one per head, are the normalising constant.
+
+    >>> attention_as_messages(GATv2Conv(3, 2, heads=4))(torch.eye(3), torch.tensor([[0], [1]])).shape
+    torch.Size([3, 12])
     """
     if type(conv) not in (GATConv, GATv2Conv):
         raise TypeError(f"conv: expected PyG's GATConv or GATv2Conv itself, got {type(conv).__name__}")
     if conv.edge_dim is not None or conv.residual:
         raise ValueError("conv: expected a layer without edge_dim and residual, which the statement does not have")
     value: Tensor = _value(conv).weight
-    bias: Tensor | None = None
-    query: Tensor
-    key: Tensor
-    if isinstance(conv, GATv2Conv):
-        query, key = conv.lin_r.weight, conv.lin_l.weight
-        # PyG annotates its biases as parameters, although they may be None.
-        if (own := getattr(conv.lin_l, "bias", None)) is not None:
-            bias = torch.cat([conv.lin_r.bias + own, own])
-        score, width = _Score(conv.negative_slope, conv.att[0]), conv.out_channels
-    else:
-        per_head = value.unflatten(0, (conv.heads, -1))
-        query, key = (torch.einsum("hc,hcf->hf", vector[0], per_head) for vector in (conv.att_dst, conv.att_src))
-        score, width = _Score(conv.negative_slope, None), 1
+    terms = _attention_terms(conv, value)
+    query, key, bias = terms.query, terms.key, terms.bias
     channels = value.size(0)
-    sigma = Attending(score, conv.heads, width)
-    # On the meta device no weight is drawn that is replaced below, and torch's random state stays.
+    # On the meta device no weights are drawn, and torch's random state does not change. All weights are replaced below.
     with torch.device("meta"):
         sir = SIRConv(
             query.size(1),
             channels + conv.heads,
             query.size(0) + channels,
-            activation=sigma,
+            activation=Attending(terms.score, conv.heads, query.size(0) // conv.heads),
             inner_bias=bias is not None,
         )
     sir.lin_relation = nn.Identity()
@@ -192,13 +214,37 @@ def attention_as_messages(conv: GATConv | GATv2Conv) -> SIRConv:
     return sir.train(conv.training)
 
 
+class _AttentionTerms(NamedTuple):
+    """Q, K, the inner bias and the score e of an attention."""
+
+    query: Tensor
+    key: Tensor
+    bias: Tensor | None
+    score: _Score
+
+
+def _attention_terms(conv: GATConv | GATv2Conv, value: Tensor) -> _AttentionTerms:
+    if isinstance(conv, GATv2Conv):
+        # PyG annotates its biases as parameters, although they may be None.
+        own: Tensor | None = getattr(conv.lin_l, "bias", None)
+        bias = None if own is None else torch.cat([conv.lin_r.bias + own, own])
+        return _AttentionTerms(conv.lin_r.weight, conv.lin_l.weight, bias, _Score(conv.negative_slope, conv.att[0]))
+    per_head = value.unflatten(0, (conv.heads, -1))
+    query, key = (torch.einsum("hc,hcf->hf", vector[0], per_head) for vector in (conv.att_dst, conv.att_src))
+    return _AttentionTerms(query, key, None, _Score(conv.negative_slope, None))
+
+
 def attention(conv: GATConv | GATv2Conv, x: X, edge_index: EdgeIndex) -> Sides:
     r"""GAT and GATv2 'may also be recovered, up to a normalizing constant' (Section 4.2).
 
     .. math:: h_u^* = \sum_{v \in N(u)} \frac{\exp(e_{u,v})}{\sum_{w \in N(u)} \exp(e_{u,w})} \, W h_v
 
-    SIR-GCN's side divides the first part of `attention_as_messages` by its last, which is the constant. A node without
-    neighbours has no constant and gets 0, as the layer has it.
+    The side of SIR-GCN is the first part of `attention_as_messages`, divided by its last part, the constant. A node
+    without neighbours has no constant and gets 0, as in the layer.
+
+    >>> x, edge_index = torch.eye(3), torch.tensor([[0, 1], [1, 2]])
+    >>> attention(GATConv(3, 2), x, edge_index).error() < 1e-5
+    True
     """
     edges = _attended(conv, x, edge_index)
     found = attention_as_messages(conv)(x, edges)
@@ -222,7 +268,11 @@ def gin(conv: GINConv, x: X, edge_index: EdgeIndex, in_channels: int | None = No
 
     .. math:: h_u^* = (1 + \epsilon) \, h_u + \sum_{v \in N(u)} h_v
 
-    and then the layer's network, which is `nn.Identity()` in the paper's formula.
+    followed by the network of the layer, which is `nn.Identity()` in the formula of the paper.
+
+    >>> x, edge_index = torch.eye(3), torch.tensor([[0, 1], [1, 2]])
+    >>> gin(GINConv(nn.Linear(3, 2)), x, edge_index).error() < 1e-5
+    True
     """
     formula = conv.nn((1 + conv.eps) * x + _counts(edge_index, x) @ x)
     return Sides(from_gin(conv, in_channels)(x, edge_index), conv(x, edge_index), formula)
@@ -238,6 +288,10 @@ def gine(
     r"""GIN with edge features (Appendix E): as `gin`, with sigma = ReLU and :math:`W_E h_{u,v}` inside it.
 
     .. math:: h_u^* = (1 + \epsilon) \, h_u + \sum_{v \in N(u)} \mathrm{ReLU}(h_v + W_E h_{u,v} + b)
+
+    >>> x, edge_index, edge_attr = torch.eye(3), torch.tensor([[0, 1], [1, 2]]), torch.ones(2, 5)
+    >>> gine(GINEConv(nn.Linear(3, 2), edge_dim=5), x, edge_index, edge_attr).error() < 1e-5
+    True
     """
     lin: nn.Module | None = conv.lin
     edge = edge_attr if lin is None else lin(edge_attr)
@@ -252,12 +306,15 @@ def gine(
 def count_heterophilous_edges(
     labels: Int[Tensor, " nodes"], edge_index: EdgeIndex, num_classes: int
 ) -> Float[Tensor, " nodes"]:
-    r"""The layer that solves HeteroEdgeCount (Section 5.1): at every node, its in-edges from other labels.
+    r"""The layer that solves HeteroEdgeCount (Section 5.1): the number of in-edges of every node from other labels.
 
     .. math:: h_u^* = \sum_{v \in N(u)} \mathbf{1}^\top \mathrm{ReLU}(h_u - h_v)
 
     on indicators of the labels: :math:`W_Q = I`, :math:`W_K = -I`, :math:`W_R = \mathbf{1}^\top`. The sum over the
-    nodes is the target of every graph.
+    nodes is the target of a graph.
+
+    >>> count_heterophilous_edges(torch.tensor([0, 1, 1]), torch.tensor([[0, 1], [2, 2]]), num_classes=2).tolist()
+    [0.0, 0.0, 1.0]
     """
     conv = SIRConv(num_classes, 1, num_classes, inner_bias=False, bias=False).double()
     eye = torch.eye(num_classes, dtype=torch.float64)
@@ -268,7 +325,7 @@ def count_heterophilous_edges(
 
 
 def _counts(edge_index: EdgeIndex, x: Tensor) -> Tensor:
-    """A_uv, the number of edges from v to u, in x's dtype."""
+    """A_uv, the number of edges from v to u, in the dtype of x."""
     counts = x.new_zeros(x.size(0), x.size(0))
     return counts.index_put((edge_index[1].long(), edge_index[0].long()), x.new_ones(()), accumulate=True)
 
@@ -279,7 +336,7 @@ def _ends(conv: GATv2Conv, x: Tensor, edges: Tensor) -> Tensor:
 
 
 def _value(conv: GATConv | GATv2Conv) -> Linear:
-    """W, which the attention weighs."""
+    """The linear layer W whose outputs the attention weighs."""
     lin = conv.lin_l if isinstance(conv, GATv2Conv) else conv.lin
     if lin is None:
         raise ValueError("conv: expected a layer for one set of nodes, got one for a (source, target) pair")
@@ -287,14 +344,14 @@ def _value(conv: GATConv | GATv2Conv) -> Linear:
 
 
 def _attended(conv: GATConv | GATv2Conv, x: Tensor, edge_index: EdgeIndex) -> Tensor:
-    """The edges that the layer attends over: with one self-loop each, if it adds them."""
+    """The edges that the layer attends over, with one self-loop per node if the layer adds them."""
     if not conv.add_self_loops:
         return edge_index
     return add_self_loops(remove_self_loops(edge_index)[0], num_nodes=x.size(0))[0]
 
 
 def _finish(conv: GATConv | GATv2Conv, heads: Tensor) -> Tensor:
-    """What the layer does with its heads `(nodes, heads, channels)`: side by side or their mean, plus the bias."""
+    """The output of the layer from its heads `(nodes, heads, channels)`: concatenated or averaged, plus the bias."""
     return _plus(heads.flatten(1) if conv.concat else heads.mean(1), conv.bias)
 
 

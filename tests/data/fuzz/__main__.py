@@ -17,8 +17,10 @@ import numpy as np
 import torch
 
 from sirgcn.data.graphs import Graphs
+from sirgcn.data.schema import Schema
+from sirgcn.data.splits import Split
 from sirgcn.data.tables import load_tables
-from sirgcn.data.task import Schema, Split, Task
+from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError
 from sirgcn.strict import ConfigError
 from tests.data.fuzz import oracle

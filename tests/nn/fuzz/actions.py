@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from torch.nn.modules import module as globally
 from torch.nn.utils import parametrizations, parametrize, prune
 
-from sirgcn.nn import SIRConv
+from sirgcn.nn import Rows, SIRConv
 from sirgcn.nn.baselines import PNA, Baseline
-from sirgcn.nn.repeated import Repeated
 from tests.nn.fuzz import parts, replace
 from tests.nn.fuzz.draw import Case, Rng, chance, one_of
 from tests.nn.fuzz.replace import LINEAR, is_per_edge, pick
@@ -252,8 +251,8 @@ def cast(rng: Rng, case: Case) -> str | None:
 def cast_value(value: Any, dtype: torch.dtype) -> Any:
     if isinstance(value, tuple):
         return tuple(cast_value(part, dtype) for part in value)
-    if isinstance(value, Repeated):
-        return Repeated(cast_value(value.table, dtype), value.kind)
+    if isinstance(value, Rows):
+        return Rows(cast_value(value.table, dtype), value.index)
     if isinstance(value, Tensor) and value.is_floating_point():
         return value.detach().to(dtype).requires_grad_(value.requires_grad)
     return value

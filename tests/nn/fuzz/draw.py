@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sirgcn.nn import SIRGCN, SIRConv, SIRNet
+from sirgcn.nn import SIRGCN, Rows, SIRConv, SIRNet
 from sirgcn.nn.convs import CONVS
-from sirgcn.nn.repeated import Repeated
 from sirgcn.ops import Neighbors
 
 Rng = np.random.Generator
@@ -56,7 +55,7 @@ class Case:
         """The arguments that get a gradient."""
         found: dict[str, Tensor] = {}
         for name, value in self.given.items():
-            parts = (value.table,) if isinstance(value, Repeated) else value if isinstance(value, tuple) else (value,)
+            parts = (value.table,) if isinstance(value, Rows) else value if isinstance(value, tuple) else (value,)
             tensors = [part for part in parts if isinstance(part, Tensor) and part.requires_grad]
             found |= {f"{name} {place}": tensor for place, tensor in enumerate(tensors)}
         return found
@@ -64,8 +63,8 @@ class Case:
 
 def in_rows(value: Any) -> Any:
     """A table and the places of its rows as the rows themselves."""
-    if isinstance(value, Repeated):
-        return value.table.index_select(0, value.kind)
+    if isinstance(value, Rows):
+        return value.expand()
     if isinstance(value, tuple) and not value[1].is_floating_point():
         return value[0].index_select(0, value[1])
     return value
@@ -155,11 +154,11 @@ def draw_net(rng: Rng) -> Case:
     if options.get("positional"):
         given["pe"] = torch.randn(nodes, 2, dtype=torch.float64)
     layers = int(rng.integers(1, 4))
-    net = SIRNet(channels, WIDTH, 2, layers, **options)
+    net = SIRNet.of(channels, WIDTH, 2, layers, **options)
     given["batch_size"] = int(batch[-1]) + 1
     if chance(rng, 0.2) and not options.get("self_loops") and conv not in ("egc_s", "egc_m"):
         given["edge_index"] = Neighbors.from_edge_index(edge_index, nodes)
-    return Case(net, given, [f"SIRNet({channels}, {WIDTH}, 2, {layers}, {options})"])
+    return Case(net, given, [f"SIRNet.of({channels}, {WIDTH}, 2, {layers}, {options})"])
 
 
 def draw_nodes(rng: Rng, nodes: int, channels: Any) -> Tensor:
@@ -285,7 +284,7 @@ def draw_conv(rng: Rng) -> Case:
 
 
 def draw_ends(rng: Rng, nodes: int, is_bipartite: bool) -> Any:
-    """Features of the nodes: rows, `Repeated` rows, several signals, or those of sources and targets."""
+    """Features of the nodes: rows, `Rows` that nodes share, several signals, or those of sources and targets."""
 
     def rows(*shape: int) -> Tensor:
         return torch.randn(*shape, FEATURES, dtype=torch.float64).requires_grad_(chance(rng, 0.5))
@@ -293,5 +292,5 @@ def draw_ends(rng: Rng, nodes: int, is_bipartite: bool) -> Any:
     if is_bipartite:
         return rows(nodes), rows(nodes // 2)
     if chance(rng, 0.5):
-        return Repeated(rows(3), torch.randint(3, (nodes,)))
+        return Rows(rows(3), torch.randint(3, (nodes,)))
     return rows(2, nodes) if chance(rng, 0.1) else rows(nodes)

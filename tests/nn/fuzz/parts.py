@@ -10,9 +10,9 @@ from torch_geometric.typing import OptTensor
 
 from sirgcn.nn import SIRConv, SIRReadout
 from sirgcn.nn.baselines import GCN, SAGE
+from sirgcn.nn.blocks import Residual, Skip
 from sirgcn.nn.encoder import CategoricalEncoder
 from sirgcn.nn.linear import Linear
-from sirgcn.nn.models import _PostNorm, _Skip
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.rows import Rows
 
@@ -85,18 +85,18 @@ class DoublingAggregation(SumAggregation):
         return 2 * super().forward(*args, **kwargs)
 
 
-class ScaledBlock(_PostNorm):
+class ScaledBlock(Residual):
     """A subclass of a block."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return 2 * super().forward(*args, **kwargs)  # type: ignore[operator]
+        return 2 * super().forward(*args, **kwargs)
 
 
-class ScaledSkip(_Skip):
+class ScaledSkip(Skip):
     """A subclass of a block with a skip connection."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return 2 * super().forward(*args, **kwargs)  # type: ignore[operator]
+        return 2 * super().forward(*args, **kwargs)
 
 
 class OwnMessage(SIRConv):

@@ -7,11 +7,10 @@ import torch
 from torch import nn
 from torch_geometric.nn import Linear as PyGLinear
 
-from sirgcn.nn import SIRConv, SIRNet, SIRReadout
+from sirgcn.nn import Rows, SIRConv, SIRNet, SIRReadout
 from sirgcn.nn.baselines import GCN, SAGE
+from sirgcn.nn.blocks import Block, Residual, Skip
 from sirgcn.nn.encoder import CategoricalEncoder
-from sirgcn.nn.models import _Block, _PostNorm, _Skip
-from sirgcn.nn.repeated import Repeated
 from sirgcn.ops.activation import Sigma
 from tests.nn.fuzz import parts
 from tests.nn.fuzz.draw import FEATURES, WIDTH, Case, Rng, chance, one_of
@@ -51,7 +50,7 @@ def is_per_edge(net: nn.Module, name: str) -> bool:
 
 def fitting(rng: Rng, case: Case, name: str, table: dict[str, Any]) -> str:
     """One of the parts; none where edges come in tiles that is not a function of a row."""
-    if isinstance(case.given["x"], Repeated):
+    if isinstance(case.given["x"], Rows):
         # There are no rows yet to work in.
         table = {part: made for part, made in table.items() if "in place" not in part}
     net = case.net
@@ -122,7 +121,7 @@ def replace_encoder(rng: Rng, case: Case) -> str | None:
 
 
 def replace_residual(rng: Rng, case: Case) -> str | None:
-    names = [name for name, module in case.net.named_modules() if isinstance(module, _Block) and module.residual]
+    names = [name for name, module in case.net.named_modules() if isinstance(module, Block) and module.residual]
     if not names:
         return None
     name = one_of(rng, names)
@@ -193,8 +192,8 @@ def use_subclass(rng: Rng, case: Case) -> str | None:
         SIRConv: one_of(rng, parts.OWN_CONVS),
         GCN: parts.OwnConvolve,
         SAGE: parts.OwnSage,
-        _PostNorm: parts.ScaledBlock,
-        _Skip: parts.ScaledSkip,
+        Residual: parts.ScaledBlock,
+        Skip: parts.ScaledSkip,
         SIRReadout: parts.CentredReadout,
         CategoricalEncoder: parts.ScaledEncoder,
         Sigma: parts.ScaledSigma,
@@ -203,7 +202,7 @@ def use_subclass(rng: Rng, case: Case) -> str | None:
     if not named:
         return None
     name, module = one_of(rng, named)
-    if own[type(module)] is parts.OwnForward and isinstance(case.given["x"], Repeated | tuple):
+    if own[type(module)] is parts.OwnForward and isinstance(case.given["x"], Rows | tuple):
         return None
     module.__class__ = own[type(module)]
     return f"{name}.__class__ = {type(module).__name__}"

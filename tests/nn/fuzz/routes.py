@@ -6,18 +6,19 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import sirgcn.nn.adjacency as adjacency
 import sirgcn.nn.baselines.messages as messages
 import sirgcn.nn.baselines.sums as sums
 import sirgcn.nn.context as context
 import sirgcn.nn.conv as conv
-import sirgcn.nn.repeated as repeated
+import sirgcn.nn.net as net
+import sirgcn.nn.sharing as sharing
 import sirgcn.ops.linear as linear
 import sirgcn.ops.parts as parts
 import sirgcn.ops.rows as rows
 import sirgcn.ops.tiled as tiled
-from sirgcn.nn import SIRConv, SIRNet
+from sirgcn.nn import SIRNet
 from sirgcn.nn.encoder import CategoricalEncoder
-from sirgcn.nn.repeated import Repeated
 from sirgcn.ops import aggregate, native
 from sirgcn.ops.sharing import KindPairs
 
@@ -32,15 +33,16 @@ def plainest() -> Iterator[None]:
         def off(place: Any, name: str, value: Any = False) -> None:
             stack.enter_context(patch.object(place, name, lambda *args, **kwargs: value))
 
-        off(SIRNet, "_rows_repeat")
+        off(net, "run_shared", None)
         off(CategoricalEncoder, "has_table")
         off(context, "is_plain_embedding")
         stack.enter_context(patch.object(sums, "known_parts", lambda module: None))
-        off(SIRConv, "_takes_plain_route", True)
-        off(repeated, "acts_alike")
+        off(conv, "needs_propagate", True)
+        off(adjacency, "is_row_by_row")
+        off(rows, "is_row_by_row")
         off(parts, "acts_alike")
         off(native, "takes_rows")
-        stack.enter_context(patch.object(native, "MULTIPLIES", False))
+        stack.enter_context(patch.object(linear, "USES_ONEDNN", False))
         stack.enter_context(patch.object(native, "UNAVAILABLE", "this is the plainest route"))
         only = {"reference": aggregate.BACKENDS["reference"]}
         stack.enter_context(patch.dict(aggregate.BACKENDS, only, clear=True))
@@ -64,23 +66,20 @@ def fastest(taken: Taken, has_small_tiles: bool, is_compiled: bool) -> Iterator[
 
             stack.enter_context(patch.object(place, name, spy))
 
-        if native.UNAVAILABLE is None:
-            stack.enter_context(patch.object(native, "MULTIPLIES", True))
-        stack.enter_context(patch.multiple(linear, _LEAST_WORK=0, _LEAST_WIDTH=1, _LEAST_ROWS=1))
+        stack.enter_context(patch.multiple(linear, USES_ONEDNN=True, _LEAST_WORK=0, _LEAST_ROWS=1))
         if has_small_tiles:
             stack.enter_context(patch.multiple(tiled, _MIN_TILE=16, _TILE_ELEMENTS=1))
-        note(SIRNet, "_rows_repeat", "table of nodes", bool)
+        note(sharing, "_can_share", "table of nodes", bool)
         note(SIRNet, "_encoded_edges", "table of edges", lambda found: isinstance(found, tuple))
-        note(Repeated, "finer", "kinds", lambda found: found is not None)
+        note(sharing, "_refine", "kinds", lambda found: found is not None)
         note(KindPairs, "of", "pairs of kinds", lambda found: found is not None)
         note(conv, "sir_aggregate", "fused sigma")
-        note(conv, "tiled_aggregate", "fused network")
+        note(conv, "aggregate_network", "fused network")
         note(tiled, "aggregate", "linear messages in C")
         note(tiled, "_forward_sum", "tiles, sum")
         note(tiled, "_forward_max", "tiles, max")
-        note(linear, "product", "products in C")
-        note(repeated, "weighted_batch_norm", "batch norm of kinds")
-        note(repeated, "look_up", "rows of a table")
+        note(linear, "product", "products by oneDNN")
+        note(sharing, "weighted_batch_norm", "batch norm of kinds")
         note(rows, "look_up", "rows of a table")
         note(messages, "edge_softmax", "softmax in C")
         note(messages, "contextual_scores", "scores in C")
@@ -99,7 +98,7 @@ ROUTES = (
     "linear messages in C",
     "tiles, sum",
     "tiles, max",
-    "products in C",
+    "products by oneDNN",
     "batch norm of kinds",
     "rows of a table",
     "softmax in C",

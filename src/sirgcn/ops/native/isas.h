@@ -4,7 +4,6 @@
 
 #include "job.h"
 #include "network.h"
-#include "product.h"
 #include "softmax.h"
 
 typedef const Kernel *const (*KernelTable)[2];
@@ -14,7 +13,6 @@ typedef struct {
     KernelTable kernels;
     /* Of float32 and float64. */
     const NetworkKernels *const *network;
-    const ProductKernels *const *product;
     const SoftmaxKernel *softmax;
 } Isa;
 

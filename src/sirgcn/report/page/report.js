@@ -5,18 +5,18 @@
   const filters = { table: field("filter-table"), model: field("filter-model"), state: field("filter-state") };
   const sortBy = field("sort-by");
 
-  // Sorting: a column's best first, then its worst first, then as printed. Rows without a value stay last,
-  // and rows of the same value as printed.
+  // The first click on a heading sorts the best first, the second the worst first, the third as printed.
+  // Rows without a value stay last, and rows of the same value keep the printed order.
 
-  const valueOf = (row, place, kind) => {
+  const valueOf = (row, place, type) => {
     const cell = row.cells[place];
-    if (kind === "text") return cell.textContent.trim();
-    const text = kind === "figure" ? cell.dataset[sortBy.value] : cell.dataset.value;
+    if (type === "text") return cell.textContent.trim();
+    const text = type === "figure" ? cell.dataset[sortBy.value] : cell.dataset.value;
     return text === "" || text === undefined ? NaN : Number(text);
   };
 
-  const order = (kind, sign) => (a, b) => {
-    if (kind === "text") return sign * a.value.localeCompare(b.value, "en", { numeric: true });
+  const order = (type, sign) => (a, b) => {
+    if (type === "text") return sign * a.value.localeCompare(b.value, "en", { numeric: true });
     if (Number.isNaN(a.value) || Number.isNaN(b.value)) return Number.isNaN(a.value) - Number.isNaN(b.value);
     return sign * (a.value - b.value);
   };
@@ -24,10 +24,10 @@
   const sort = (table, place, direction) => {
     const heads = [...table.tHead.rows[0].cells];
     heads.forEach((head, at) => head.hasAttribute("aria-sort") && head.setAttribute("aria-sort", at === place ? direction : "none"));
-    const kind = heads[place].querySelector("button").dataset.kind;
-    const keyed = [...table.tBodies[0].rows].map((row) => ({ row, value: valueOf(row, place, kind) }));
+    const type = heads[place].querySelector("button").dataset.type;
+    const keyed = [...table.tBodies[0].rows].map((row) => ({ row, value: valueOf(row, place, type) }));
     keyed.sort((a, b) => a.row.dataset.place - b.row.dataset.place);
-    if (direction !== "none") keyed.sort(order(kind, direction === "ascending" ? 1 : -1));
+    if (direction !== "none") keyed.sort(order(type, direction === "ascending" ? 1 : -1));
     table.tBodies[0].append(...keyed.map((entry) => entry.row));
   };
 
@@ -48,7 +48,7 @@
       if (head) sort(table, head.cellIndex, head.getAttribute("aria-sort"));
     });
 
-  // Filtering
+  // The filters hide rows, and dim the cells of a row that do not fit.
 
   const isWanted = ({ state, verdict }) => {
     const wanted = filters.state.value;
@@ -90,7 +90,7 @@
 
   Object.values(filters).forEach((select) => select.addEventListener("change", filter));
   sortBy.addEventListener("change", sortAgain);
-  // The fields have their first values only after the event.
+  // The fields get their first values back after this event.
   document.querySelector(".controls").addEventListener("reset", () => setTimeout(() => (filter(), sortAgain())));
   filter();
 })();

@@ -1,0 +1,316 @@
+"""All data sets by name: what they are, how they are got, read or drawn."""
+
+import difflib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sirgcn.data.files import Raw, locate
+from sirgcn.data.graphs import Level
+from sirgcn.data.sets import benchmarking, moleculenet, ogb, public, sources
+from sirgcn.data.sets.sbm import cluster_task, pattern_task
+from sirgcn.data.sets.superpixels import superpixel_task
+from sirgcn.data.sets.synthetic import dictionary_lookup_task, hetero_edge_count_task
+from sirgcn.data.task import Task
+from sirgcn.data.validate import DataError
+from sirgcn.strict import check_arguments, checked
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One data set.
+
+    Args:
+        name: by which it is loaded.
+        level: what a target belongs to.
+        metric: a name of `METRICS`.
+        size: graphs; nodes and directed edges of a graph on average, as loaded without options.
+        licence: of the data.
+        source: the page of its owners.
+        reader: gives the task, from the folder of the files and their `version`; for what is drawn, from the data root.
+            A parameter `seed` gets the seed, the others are the options of `load`.
+        raw: the layouts in which its files may lie; the first one is downloaded.
+        drawn: the graphs are made here, from a seed or from images, instead of read.
+    """
+
+    name: str
+    level: Level
+    metric: str
+    size: tuple[int, float, float]
+    licence: str
+    source: str
+    reader: Callable[..., Task]
+    raw: tuple[Raw, ...] = ()
+    drawn: bool = False
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What `load` accepts for it beyond the seed."""
+        bound = self.reader.keywords if isinstance(self.reader, partial) else {}
+        own = {"root", "folder", "version", "seed", *bound}
+        return tuple(name for name in inspect.signature(self.reader).parameters if name not in own)
+
+    @property
+    def how(self) -> str:
+        """How it is got, in words."""
+        if self.drawn:
+            return "made here from downloaded images" if self.raw else "made here"
+        return "downloaded"
+
+
+@checked
+def find(name: str) -> Dataset:
+    """The data set of this name; letter case, "-" and "_" make no difference."""
+    key = _plain(name)
+    known = {_plain(name): name for name in DATASETS}
+    if key not in known:
+        near = [known[match] for match in difflib.get_close_matches(key, known, n=3)]
+        hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+        raise DataError(f"expected one of {', '.join(DATASETS)}, got {name!r}{hint}", "name", value=name)
+    return DATASETS[known[key]]
+
+
+@checked
+def load(
+    name: str,
+    root: str | Path | None = None,
+    seed: int = 0,
+    download: bool = True,
+    check: bool = True,
+    **options: Any,
+) -> Task:
+    """The task of this name.
+
+    Args:
+        name: one of `DATASETS`.
+        root: the data root; see `data_root`.
+        seed: of what is drawn: graphs, or a split where none was published.
+        download: get files that are not there.
+        check: refuse files whose hash is not that of the published ones, where it is known, nor of a known copy.
+        **options: `DATASETS[name].options`.
+    """
+    dataset = find(name)
+    for option in options:
+        if option not in dataset.options:
+            raise TypeError(
+                f"{dataset.name}: expected one of {', '.join(dataset.options) or 'no options'}, got {option!r}"
+            )
+    # Before anything is downloaded.
+    options = check_arguments(dataset.reader, options, f"{dataset.name}: ")
+    if "seed" in inspect.signature(dataset.reader).parameters:
+        options["seed"] = seed
+    if not dataset.raw:
+        return dataset.reader(root, **options)
+    raw, folder = locate(dataset.raw, root, download)
+    version = raw.version(folder, check)
+    return dataset.reader(root, **options) if dataset.drawn else dataset.reader(folder, version=version, **options)
+
+
+@checked
+def fetch(name: str, root: str | Path | None = None) -> Path:
+    """Download the files that are not there; their folder."""
+    dataset = find(name)
+    if not dataset.raw:
+        raise DataError(f"{dataset.name} is made here: there is nothing to download", "name", value=name)
+    return locate(dataset.raw, root)[1]
+
+
+@checked
+def verify(name: str, root: str | Path | None = None) -> dict[str, str]:
+    """What each file is by its hash: "as published", a known copy, "unknown", "missing", or what is wrong with it."""
+    dataset = find(name)
+    if not dataset.raw:
+        return {}
+    raw = next((raw for raw in dataset.raw if not raw.missing(root)), dataset.raw[0])
+    found = {}
+    for file in raw.files:
+        path = raw.at(root) / file.name
+        try:
+            found[str(path)] = (file.identify(path) or "unknown") if path.is_file() else "missing"
+        except DataError as error:
+            found[str(path)] = error.message
+    return found
+
+
+def row(dataset: Dataset) -> list[str]:
+    """Its line in a table: level, graphs, nodes and edges of a graph, metric, licence, how it is got, source."""
+    size = [f"{number:,.2f}".rstrip("0").rstrip(".") for number in dataset.size]
+    return [dataset.level, *size, dataset.metric, dataset.licence, dataset.how, dataset.source]
+
+
+def _plain(name: str) -> str:
+    return str(name).lower().replace("_", "-")
+
+
+def _dictionary_lookup(root: Any, seed: int = 0, n: int = 10, num_graphs: int = 5000) -> Task:
+    return dictionary_lookup_task(n, seed, num_graphs)
+
+
+def _hetero_edge_count(root: Any, seed: int = 0, c: int = 2, num_graphs: int = 5000) -> Task:
+    return hetero_edge_count_task(c, seed, num_graphs)
+
+
+def _pattern(root: Any, seed: int = 0, num_graphs: int = 14_000) -> Task:
+    return pattern_task(seed, num_graphs)
+
+
+def _cluster(root: Any, seed: int = 0, num_graphs: int = 12_000) -> Task:
+    return cluster_task(seed, num_graphs)
+
+
+def _superpixels(
+    root: Any,
+    name: str,
+    limit: int | None = None,
+    colour: bool = False,
+    edge_values: bool = False,
+    workers: int | None = None,
+) -> Task:
+    return superpixel_task(name, root, limit=limit, colour=colour, edge_values=edge_values, workers=workers)
+
+
+def _drawn(
+    name: str, level: Level, metric: str, size: tuple[int, float, float], reader: Callable[..., Task]
+) -> Dataset:
+    paper = "https://arxiv.org/abs/2403.12529"
+    source = sources.BENCHMARKING if name in ("pattern", "cluster") else paper
+    return Dataset(name, level, metric, size, "none needed", source, reader, drawn=True)
+
+
+def _heterophilous(name: str, nodes: int, edges: int, metric: str = "accuracy") -> Dataset:
+    file = name.replace("-", "_")
+    reader, raw = partial(public.heterophilous, name=file), sources.heterophilous(file)
+    return Dataset(name, "node", metric, (1, nodes, edges), "MIT", sources.HETEROPHILOUS, reader, raw)
+
+
+def _planetoid(name: str, nodes: int, edges: int) -> Dataset:
+    reader, raw = partial(public.planetoid, name=name), sources.planetoid(name)
+    return Dataset(name, "node", "accuracy", (1, nodes, edges), "MIT", sources.PLANETOID, reader, raw)
+
+
+def _benchmark(name: str, level: Level, metric: str, size: tuple[int, float, float]) -> Dataset:
+    reader = partial(benchmarking.sbm_files if level == "node" else benchmarking.superpixel_files, name=name)
+    raw = sources.benchmark(name)
+    return Dataset(f"{name.lower()}-files", level, metric, size, "MIT", sources.BENCHMARKING, reader, raw)
+
+
+def _tu(name: str, size: tuple[int, float, float], *parts: str) -> Dataset:
+    reader, raw = partial(public.tu, name=name), sources.tu(name, *parts)
+    return Dataset(name, "graph", "accuracy", size, "none stated", sources.TU, reader, raw)
+
+
+def _moleculenet(name: str, file: str, size: tuple[int, float, float]) -> Dataset:
+    stem = file.split(".")[0]
+    metric = "mse" if moleculenet.TABLES[stem].numbers else "roc_auc"
+    licence = "CC0" if name in ("ESOL", "BBBP") else "none stated"
+    # PyG's names of folders: those of the data sets but for one.
+    folder = "lipo" if name == "Lipophilicity" else name.lower()
+    reader, raw = partial(moleculenet.moleculenet, file=stem, name=name), sources.moleculenet(folder, file)
+    return Dataset(name, "graph", metric, size, licence, sources.MOLECULENET, reader, raw)
+
+
+DATASETS: dict[str, Dataset] = {
+    dataset.name: dataset
+    for dataset in (
+        _drawn("dictionary_lookup", "node", "accuracy", (5_000, 20, 100), _dictionary_lookup),
+        _drawn("hetero_edge_count", "graph", "mse", (5_000, 26.0, 547.5), _hetero_edge_count),
+        _drawn("pattern", "node", "class_accuracy", (14_000, 117.0, 5_870), _pattern),
+        _drawn("cluster", "node", "class_accuracy", (12_000, 117.0, 4_290), _cluster),
+        Dataset(
+            name="mnist",
+            level="graph",
+            metric="accuracy",
+            size=(70_000, 67.0, 536),
+            licence="CC BY-SA 3.0",
+            source=sources.MNIST,
+            reader=partial(_superpixels, name="MNIST"),
+            raw=sources.mnist(),
+            drawn=True,
+        ),
+        Dataset(
+            name="cifar10",
+            level="graph",
+            metric="accuracy",
+            size=(60_000, 108.7, 869),
+            licence="none stated",
+            source=sources.CIFAR10,
+            reader=partial(_superpixels, name="CIFAR10"),
+            raw=sources.cifar10(),
+            drawn=True,
+        ),
+        Dataset(
+            name="WikiCS",
+            level="node",
+            metric="accuracy",
+            size=(1, 11_701, 431_726),
+            licence="MIT",
+            source=sources.WIKICS,
+            reader=public.wikics,
+            raw=sources.wikics(),
+        ),
+        Dataset(
+            name="ZINC",
+            level="graph",
+            metric="mae",
+            size=(12_000, 23.16, 49.83),
+            licence="MIT",
+            source=sources.BENCHMARKING,
+            reader=benchmarking.zinc,
+            raw=sources.zinc(),
+        ),
+        _benchmark("PATTERN", "node", "class_accuracy", (14_000, 118.9, 6_098.9)),
+        _benchmark("CLUSTER", "node", "class_accuracy", (12_000, 117.2, 4_303.9)),
+        _benchmark("MNIST", "graph", "accuracy", (70_000, 70.6, 564.5)),
+        _benchmark("CIFAR10", "graph", "accuracy", (60_000, 117.6, 941.2)),
+        Dataset(
+            name="ogbn-arxiv",
+            level="node",
+            metric="accuracy",
+            size=(1, 169_343, 2_484_941),
+            licence="ODC-BY",
+            source=f"{sources.OGB}/docs/nodeprop/#ogbn-arxiv",
+            reader=ogb.arxiv,
+            raw=sources.arxiv(),
+        ),
+        Dataset(
+            name="ogbg-molhiv",
+            level="graph",
+            metric="roc_auc",
+            size=(41_127, 25.51, 54.94),
+            licence="MIT",
+            source=f"{sources.OGB}/docs/graphprop/#ogbg-mol",
+            reader=partial(ogb.molecules, name="ogbg-molhiv"),
+            raw=sources.molhiv(),
+        ),
+        _heterophilous("roman-empire", 22_662, 65_854),
+        _heterophilous("amazon-ratings", 24_492, 186_100),
+        _heterophilous("minesweeper", 10_000, 78_804, "roc_auc"),
+        _heterophilous("tolokers", 11_758, 1_038_000, "roc_auc"),
+        _heterophilous("questions", 48_921, 307_080, "roc_auc"),
+        _heterophilous("actor", 7_600, 53_318),
+        _heterophilous("squirrel-filtered", 2_223, 93_996),
+        _heterophilous("texas", 183, 558),
+        _heterophilous("wisconsin", 251, 900),
+        _heterophilous("cornell", 183, 554),
+        _planetoid("Cora", 2_708, 10_556),
+        _planetoid("CiteSeer", 3_327, 9_104),
+        _planetoid("PubMed", 19_717, 88_648),
+        _tu("MUTAG", (188, 17.93, 39.59), "node_labels", "edge_labels"),
+        _tu("ENZYMES", (600, 32.63, 124.27), "node_labels", "node_attributes"),
+        _tu("PROTEINS", (1_113, 39.06, 145.63), "node_labels", "node_attributes"),
+        _tu("NCI1", (4_110, 29.87, 64.60), "node_labels"),
+        _tu("IMDB-BINARY", (1_000, 19.77, 193.06)),
+        _moleculenet("ESOL", "delaney-processed.csv", (1_128, 13.29, 27.35)),
+        _moleculenet("FreeSolv", "SAMPL.csv", (642, 8.7, 16.8)),
+        _moleculenet("Lipophilicity", "Lipophilicity.csv", (4_200, 27.0, 59.0)),
+        _moleculenet("BACE", "bace.csv", (1_513, 34.1, 73.7)),
+        _moleculenet("BBBP", "BBBP.csv", (2_039, 24.06, 51.91)),
+        _moleculenet("Tox21", "tox21.csv.gz", (7_831, 18.6, 38.6)),
+        _moleculenet("SIDER", "sider.csv.gz", (1_427, 33.6, 70.7)),
+        _moleculenet("ClinTox", "clintox.csv.gz", (1_484, 26.1, 55.5)),
+    )
+}
+"""All data sets. To add one: an entry here, in `sources` the place of its files, and a reader if its format is new."""

@@ -1,0 +1,103 @@
+"""A model on a task: outputs and targets of a batch, the loss that is trained on, and the scores of the parts."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from sirgcn.data.losses import count_labels
+from sirgcn.data.splits import Part
+from sirgcn.data.task import Task
+
+
+class Inference:
+    """Calls a model on batches of a task.
+
+    Args:
+        model: see `Trainer`.
+        task: the data, the loss and the metric.
+        split: the number of the task's split.
+        device: the device of the model.
+        precision: `"bfloat16"` runs the model under autocast.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task,
+        split: int,
+        device: torch.device,
+        precision: Literal["float32", "bfloat16"] = "float32",
+    ) -> None:
+        self.model, self.task, self.split, self.device, self.precision = model, task, split, device, precision
+        self._prepared: Any = None
+
+    def predict(self, batch: Data) -> tuple[Tensor, Tensor]:
+        """The model's output for the labelled rows of a batch, and their targets."""
+        batch = batch.to(self.device)
+        inputs = {name: batch[name] for name in ("edge_attr", "pe") if batch.get(name) is not None}
+        if self.task.level == "edge":
+            labelled = batch.get("edge_label_index")
+            inputs["edge_label_index"] = batch.edge_index if labelled is None else labelled
+        with self._autocast():
+            output = self.model(batch.x, self._graph(batch), batch=batch.batch, batch_size=batch.num_graphs, **inputs)
+        index = batch.get("index")
+        return (output if index is None else output[index]), batch.y
+
+    def training_loss(self, batch: Data) -> Tensor:
+        """The loss of a batch that the model is trained on: its own objective, or the loss of the task."""
+        objective, loss = getattr(self.model, "objective", None), self.task.loss_function
+        if objective is None:
+            return loss(*self.predict(batch))
+        batch = batch.to(self.device)
+        rows = batch.get("index")
+        if rows is None:
+            rows = torch.arange(len(batch.y), device=self.device)
+        with self._autocast():
+            found: Tensor = objective(batch.x, self._graph(batch), rows, batch.y, loss)
+        return found
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
+
+    def _graph(self, batch: Data) -> Any:
+        """The edges of a batch, or what the model has prepared from those of a single graph."""
+        prepare: Callable[..., Any] | None = getattr(self.model, "prepare", None)
+        if self.task.over == "graphs" or prepare is None:
+            return batch.edge_index
+        if self._prepared is None:
+            self._prepared = prepare(batch.x, batch.edge_index)
+        return self._prepared
+
+    @torch.no_grad()
+    def evaluate(self, parts: tuple[Part, ...], batch_size: int | None) -> dict[Part, tuple[float, float]]:
+        """The mean loss and the metric of each part that is not empty, in eval mode."""
+        self.model.eval()
+        parts = tuple(part for part in parts if self.task.num_batches(part, split=self.split))
+        if self.task.over != "graphs":
+            return self._evaluate_rows(parts)
+        return {part: self._evaluate_batches(part, batch_size) for part in parts}
+
+    def _evaluate_batches(self, part: Part, batch_size: int | None) -> tuple[float, float]:
+        outputs, targets, total, labels = [], [], 0.0, 0
+        for batch in self.task.batches(part, batch_size, self.split):
+            output, target = self.predict(batch)
+            count = count_labels(self.task.loss, target)
+            total += float(self.task.loss_function(output, target)) * count
+            labels += count
+            outputs.append(output.float().cpu())
+            targets.append(target.cpu())
+        return total / max(1, labels), self.task.metric_function(outputs, targets)
+
+    def _evaluate_rows(self, parts: tuple[Part, ...]) -> dict[Part, tuple[float, float]]:
+        """The parts of a single graph, which share one forward pass."""
+        split = self.task.splits[self.split]
+        output, target = self.predict(self.task.graphs.batch())
+        found: dict[Part, tuple[float, float]] = {}
+        for part in parts:
+            rows = getattr(split, part).to(self.device)
+            loss = float(self.task.loss_function(output[rows], target[rows]))
+            found[part] = loss, self.task.metric_function([output[rows].float().cpu()], [target[rows].cpu()])
+        return found

@@ -1,0 +1,91 @@
+"""One run of a training experiment: data, network, training loop, and what its record says."""
+
+import json
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sirgcn.engine import records
+from sirgcn.engine.checkpoint import Checkpoints, weights_sha256
+from sirgcn.engine.environment import environment_of, peak_memory_mb
+from sirgcn.engine.experiment import TrainingExperiment
+from sirgcn.engine.inputs import describe, load_data
+from sirgcn.engine.loop import Trainer
+from sirgcn.engine.network import build
+from sirgcn.engine.plan import Run, identity_of
+from sirgcn.engine.run import Execution
+
+
+def train(run: Run, experiment: TrainingExperiment, execution: Execution) -> dict[str, Any]:
+    """Train the model of a run, from its last checkpoint if there is one. Returns what the record says about it."""
+    settings, model = execution.settings, experiment.model(run.model)
+    folder, task = settings.checkpoints_of(run), load_data(run, settings)
+    execution.data |= describe(task, run)
+    log = _Log(folder.with_name("log.jsonl"), partial(execution.tell, run))
+    checkpoints = Checkpoints(folder, of=identity_of(run, execution.data))
+    torch.manual_seed(run.seed)
+    network = build(experiment, model, task, experiment.column(run.column).options).to(settings.device)
+    config = experiment.train_for(model, run.reduced)
+    trainer = Trainer(
+        network, task, config, run.split, run.seed, checkpoints, settings.every, execution.should_stop, log
+    )
+    # Before hours of training: the commit whose code was loaded, and the load of the machine without ours.
+    where = environment_of(str(trainer.device))
+    outcome = trainer.run()
+    epochs = len(outcome.history)
+    return {
+        "metrics": outcome.metrics,
+        "metric": task.metric,
+        "higher_is_better": task.metric_function.maximise,
+        "epochs": epochs,
+        "best_epoch": outcome.best_epoch,
+        "stopped": outcome.stopped,
+        "seconds": outcome.seconds,
+        "seconds_per_epoch": records.seconds_per_epoch(vars(outcome) | {"epochs": epochs}),
+        "peak_memory_mb": peak_memory_mb(),
+        "parameters": sum(p.numel() for p in network.parameters()),
+        "weights_sha256": weights_sha256(network),
+        "data": execution.data,
+        "environment": where,
+        # More than one number if the training was resumed with another number of threads.
+        "threads": outcome.threads,
+        "history": [{name: _rounded(value) for name, value in row.items()} for row in outcome.history],
+    }
+
+
+def _rounded(value: Any) -> Any:
+    """A number of a curve, with six digits. The metrics and the hash of the weights are exact."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+class _Log:
+    """Writes one line of JSON per epoch into the run's folder and passes the same values on.
+
+    A killed run is resumed some epochs before its last line. The first epoch after that drops the lines from there on.
+    """
+
+    def __init__(self, path: Path, tell: Callable[[str, dict[str, Any]], None]) -> None:
+        self.path, self.tell, self.is_begun, self.is_broken = path, tell, False, False
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def epoch(self, row: dict[str, Any], epochs: int) -> None:
+        try:
+            self._write(row)
+        except OSError as error:
+            # The log is a copy for a reader. The record has the history, so that the training goes on.
+            if not self.is_broken:
+                warnings.warn(f"{self.path}: the log cannot be written: {error.strerror}", stacklevel=2)
+            self.is_broken = True
+        self.tell("epoch", {**row, "epochs": epochs})
+
+    def _write(self, row: dict[str, Any]) -> None:
+        if not self.is_begun and self.path.exists():
+            kept = self.path.read_text(encoding="utf-8").splitlines(keepends=True)[: row["epoch"]]
+            self.path.write_text("".join(kept), encoding="utf-8")
+        self.is_begun = True
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
