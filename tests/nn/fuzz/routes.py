@@ -37,7 +37,7 @@ def plainest() -> Iterator[None]:
         stack.enter_context(patch.object(baselines, "known_parts", lambda module: None))
         off(SIRConv, "_takes_plain_route", True)
         off(repeated, "acts_alike")
-        off(native, "takes_rows")
+        off(native, "can_run_rows")
         stack.enter_context(patch.object(linear, "USES_ONEDNN", False))
         stack.enter_context(patch.object(native, "UNAVAILABLE", "this is the plainest route"))
         only = {"reference": backend.BACKENDS["reference"]}
