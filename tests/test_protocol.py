@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sirgcn.data.metrics import METRICS
-from sirgcn.engine.experiment import load
+from sirgcn.engine.experiment import TrainingExperiment, load
 from sirgcn.engine.plan import plan
 from sirgcn.report import compare
 from tests.report.fake import run
@@ -21,7 +21,9 @@ LISTED = PAGE.partition("### Where it differs from the authors' runs")[2].partit
 def test_a_run_of_a_heterophilous_data_set_has_the_seed_of_its_split(name: str) -> None:
     assert [(made.seed, made.split) for made in plan(load(name), ["SIR-GCN"])] == [(seed, seed) for seed in range(10)]
     assert "all ten splits with seed 0" in LISTED
-    assert load(name).train.precision == "float32"
+    experiment = load(name)
+    assert isinstance(experiment, TrainingExperiment)
+    assert experiment.train.precision == "float32"
 
 
 def test_zinc_s_error_is_the_mean_over_graphs_and_the_sbms_accuracy_that_over_batches() -> None:

@@ -380,6 +380,10 @@ def test_a_peer_that_was_left_out_and_then_measured_is_not_listed_as_left_out() 
 def test_figures_of_other_records_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="expected the records of a benchmark, got none"):
         read_results(tmp_path / "absent.jsonl")
+    other = tmp_path / "other.json"
+    other.write_text('{\n "format": 1\n}\n')
+    with pytest.raises(SystemExit, match=r"--render: .*other.json, line 1: not a record"):
+        command.main(["--render", str(other)])
 
 
 def test_a_pass_that_adds_no_memory_is_drawn(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_every_timed_table_of_the_paper_has_its_experiment() -> None:
     for name in TIMED:
         experiment = config.load(name)
         (table,) = (table for table in load_claims() if table.number == experiment.table)
-        assert table.kind == {"inference": "runtime", "growth": "complexity"}[experiment.sort]
+        assert table.sort == experiment.sort
         assert {column.title for column in experiment.columns} == {column.name for column in table.columns}
         assert {row.title for row in experiment.models} == {row.model for row in table.rows}
 
@@ -248,7 +248,7 @@ def test_steps_of_the_package_s_experiments_are_one_table() -> None:
         "sirgcn reproduce tolokers_step --models GCN --columns tolokers",
     ]
     assert own.table.title == "mine_step"
-    assert {comparison.table.kind for comparison in (steps, own)} == {"runtime"}
+    assert {comparison.table.sort for comparison in (steps, own)} == {"step"}
 
 
 def test_one_model_alone_is_timed_beside_the_reference(tmp_path: Path, settings: Settings) -> None:
@@ -409,7 +409,7 @@ def test_cells_of_what_was_timed_are_the_means_and_the_ratios_of_its_samples(tmp
     forward, reference = (np.array(samples["GIN"][what]) for what in ("forward", "reference"))
     assert cell.mean == pytest.approx(forward.mean())
     assert cell.std == pytest.approx(forward.std(ddof=1))
-    assert comparison.ratios(cell)[1] == pytest.approx(np.median(forward / reference))
+    assert cell.ratios[1] == pytest.approx(np.median(forward / reference))
 
 
 def test_command_line_times_a_column_as_json_and_refuses_other_threads(tmp_path: Path) -> None:

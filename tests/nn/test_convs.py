@@ -548,7 +548,7 @@ def test_every_preset_takes_every_convolution(experiment: str, name: str) -> Non
     heads = CONVS[name].heads
     arguments = PRESETS[experiment]
     if name == "fagcn" and arguments.encoder.type == "none":
-        with pytest.raises(ValueError, match=r"^in_channels: fagcn keeps the width"):
+        with pytest.raises(ValueError, match=r"^in_channels: .* because fagcn keeps the width"):
             preset(experiment, conv=name)
         return
     with torch.device("meta"):

@@ -107,7 +107,7 @@ def test_bad_slope_is_refused(slope: str) -> None:
 
 
 def test_parameter_of_an_activation_without_one_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"activation: relu takes no parameter, got 'relu\(0.1\)'"):
+    with pytest.raises(ValueError, match=r"activation: expected relu without a parameter, got 'relu\(0.1\)'"):
         Activation.parse("relu(0.1)")
 
 

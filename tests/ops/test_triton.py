@@ -5,6 +5,7 @@ would take minutes and are stated on smaller inputs below; to run those too:
 `TRITON_INTERPRET=1 pytest tests/ops/test_aggregate.py -k triton`.
 """
 
+import ast
 import importlib.util
 import os
 import re
@@ -62,13 +63,8 @@ COMPILED = [
 ]
 
 
-@needs_triton
-@pytest.mark.skipif(INTERPRETED, reason="the interpreter does not compile")
-@pytest.mark.parametrize(("stored", "summed", "index", "activation"), COMPILED)
-def test_kernels_compile_for_a_gpu_without_atomics(
-    stored: str, summed: str, index: str, activation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+def compiled(stored: str, summed: str, index: str, activation: str) -> list[Any]:
+    """The three kernels, compiled for a GPU."""
     import triton  # type: ignore[import-untyped]
     from triton.backends.compiler import GPUTarget  # type: ignore[import-untyped]
     from triton.compiler import ASTSource  # type: ignore[import-untyped]
@@ -89,13 +85,41 @@ def test_kernels_compile_for_a_gpu_without_atomics(
             return "i32"
         return "*" + (index if name in of_index else stored if name in of_stored else summed)
 
+    found = []
     for kernel in (kernels.forward, kernels.backward, kernels.combine):
         signature = {name: type_of(name) for name in kernel.arg_names}
         given_ = {name: value for name, value in constants.items() if name in kernel.arg_names}
         # An Ampere card; the assembler comes with triton, so that no card is needed to get to machine code.
-        built = triton.compile(ASTSource(kernel, signature, given_), target=GPUTarget("cuda", 80, 32))
+        found.append(triton.compile(ASTSource(kernel, signature, given_), target=GPUTarget("cuda", 80, 32)))
+    return found
+
+
+@needs_triton
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter does not compile")
+@pytest.mark.parametrize(("stored", "summed", "index", "activation"), COMPILED)
+def test_kernels_compile_for_a_gpu_without_atomics(
+    stored: str, summed: str, index: str, activation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    for built in compiled(stored, summed, index, activation):
         assert "cubin" in built.asm
         assert not re.search(r"\b(atom|red)\.", built.asm["ptx"])
+
+
+@needs_triton
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter does not compile")
+def test_activation_that_the_kernels_lack_fails_to_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    with pytest.raises(Exception, match="no kernel for this activation"):
+        compiled("fp32", "fp32", "i32", "new")
+
+
+def test_kernels_have_every_activation() -> None:
+    source = Path(triton_backend.__file__).with_name("triton_kernels.py").read_text()
+    (sigma,) = (f for f in ast.parse(source).body if isinstance(f, ast.FunctionDef) and f.name == "_sigma")
+    compared = [node for node in ast.walk(sigma) if isinstance(node, ast.Compare)]
+    names = [node.comparators[0].value for node in compared if isinstance(node.comparators[0], ast.Constant)]
+    assert set(ACTIVATIONS) <= set(names)
 
 
 Case = tuple[Tensor, Tensor, Tensor, Neighbors, EdgeTerms]

@@ -107,8 +107,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def render(path: Path, page: Path | None) -> None:
-    """Print the tables of a file of records as Markdown, or write them into a page."""
-    results = read_results(path)
+    """Print the tables of a file of records as Markdown, or write them into a page.
+
+    Raises:
+        SystemExit: the file holds no records of a benchmark.
+    """
+    try:
+        results = read_results(path)
+    except ValueError as error:
+        raise SystemExit(f"--render: {error}") from error
     if page is None:
         print(markdown(results), end="")
     else:

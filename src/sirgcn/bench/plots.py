@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sirgcn.bench.peers import AGGREGATION, BOTH, LAYER, OURS
-from sirgcn.bench.records import Results, Row
+from sirgcn.bench.records import Results, Row, threads_text
 from sirgcn.bench.targets import best
 from sirgcn.report.plots import BLUE, ORANGE, new_plot, open_frame, save_plot
 
@@ -50,7 +50,7 @@ def _ratios(results: Results, suite: str) -> Figure | None:
     axes.set_yscale("log")
     axes.set_xticks([x + 0.4 - width / 2 for x in range(len(shapes))], shapes)
     axes.set_ylabel("time / ours")
-    title = f"{suite}, {BOTH}, {threads} thread{'s' * (threads > 1)} (log scale; above 1, ours is faster)"
+    title = f"{suite}, {BOTH}, {threads_text(threads)} (log scale; above 1, ours is faster)"
     axes.set_title(title, fontsize=9)
     figure.legend(fontsize=7, ncols=4, loc="outside lower center")
     return figure

@@ -207,6 +207,15 @@ def rounded(value: Any) -> Any:
     return value
 
 
+def threads_text(count: int) -> str:
+    """A number of threads in words.
+
+    >>> threads_text(1), threads_text(2)
+    ('1 thread', '2 threads')
+    """
+    return f"{count} thread{'s' * (count > 1)}"
+
+
 def _header(column: str, model: str) -> Row:
     """The fields by which the engine tells records apart."""
     key = dict(zip(records.KEY, (_EXPERIMENT, column, model, 0, 0, False), strict=True))

@@ -15,7 +15,7 @@ from sirgcn.bench import memory, records, scaling, tables_load, training
 from sirgcn.bench.graphs import Graph, LeftOut, Shape
 from sirgcn.bench.memory import check_fit, give_back, measure_memory
 from sirgcn.bench.peers import AGGREGATION, OURS, PEERS, SUITES, Peer, Problem
-from sirgcn.bench.records import Results, Row, Session
+from sirgcn.bench.records import Results, Row, Session, threads_text
 from sirgcn.engine.timing import Effort, calls_per_sample, interleave, ratios, summary
 
 MEMORY, SCALING, TABLES, TRAINING = "memory", "scaling", "tables", "training"
@@ -163,7 +163,7 @@ def measure_cell(
     torch.manual_seed(0)
     torch.compiler.reset()
     problem = Problem(graph, shape.channels, threads)
-    title = f"{shape.name}, {suite}, {_threads(threads)}"
+    title = f"{shape.name}, {suite}, {threads_text(threads)}"
     where = {"suite": suite, "shape": shape.name, "threads": threads}
     cell, runs, peers = Cell(), dict[str, Any](), dict[str, Peer]()
     for peer in plan.peers(suite, threads):
@@ -223,7 +223,7 @@ def _scaling_steps(plan: Plan, session: Session, report: Report, results: Result
     for edges, channels in dict.fromkeys(scaling.points(plan.full)):
         for threads in plan.threads:
             config = {"edges": edges, "channels": channels, "threads": threads}
-            title = f"{edges:,} edges, {channels} channels, {_threads(threads)}"
+            title = f"{edges:,} edges, {channels} channels, {threads_text(threads)}"
             measure = functools.partial(_measure_point, plan, session, report, title, config)
             yield Step(title, measure, any(config.items() <= row.items() for row in results.scaling))
 
@@ -294,7 +294,3 @@ def measure_epoch(plan: Plan, session: Session, report: Report, epoch: training.
         metrics = {"seconds": summary(found), "ratio": ratios(found, samples[OURS])}
         session.add(records.TRAINING, config, name, metrics, found)
     give_back()
-
-
-def _threads(count: int) -> str:
-    return f"{count} thread{'s' * (count > 1)}"

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from rich.console import Console
 
 from sirgcn.bench.peers import AGGREGATION, BOTH, LAYER, LINEAR, MODES, OURS, SUITES
-from sirgcn.bench.records import MEMORY, TIMES, Results, Row
+from sirgcn.bench.records import MEMORY, TIMES, Results, Row, threads_text
 from sirgcn.bench.targets import best, check
 from sirgcn.report.sheets import Entry, Fact, Sheet, Styled
 
-_ALWAYS = ("Peers", "Environment")
+_NOT_PRINTED = ("Peers", "Environment")
 
 
 def sheets(results: Results) -> list[Sheet]:
@@ -30,7 +30,7 @@ def sheets(results: Results) -> list[Sheet]:
 def print_tables(results: Results, console: Console) -> None:
     """Print the tables except those of the peers and of the environment. Notes say what was left out and why."""
     for sheet in sheets(results):
-        if sheet.title not in _ALWAYS:
+        if sheet.title not in _NOT_PRINTED:
             console.print(sheet.rich())
 
 
@@ -76,7 +76,7 @@ def _suite(results: Results, suite: str, mode: str, threads: int) -> Sheet:
     }
     rows = [[family, *map(_cell, found.values())] for family, found in fastest.items()]
     notes = [Fact("Measured", SUITES[suite]), *_settings(fastest), *_left_out(results, suite, threads)]
-    title = f"{suite[0].upper()}{suite[1:]}, {mode}, {_threads(threads)}"
+    title = f"{suite[0].upper()}{suite[1:]}, {mode}, {threads_text(threads)}"
     return Sheet(title, ["peer / ours", *(_heading(results, shape) for shape in shapes)], rows, notes)
 
 
@@ -119,7 +119,7 @@ def _training(results: Results) -> Sheet:
         Fact("Last row", "a share of our epoch: slicing and grouping the batches"),
     ]
     return Sheet(
-        f"Training, an epoch with its evaluation, {_threads(threads)}",
+        f"Training, an epoch with its evaluation, {threads_text(threads)}",
         ["peer / ours", *tasks],
         [[peer, *(cells.get((peer, task), "-") for task in tasks)] for peer in peers],
         notes,
@@ -138,7 +138,7 @@ def _shares(results: Results) -> Sheet:
             rows.append([_heading(results, shape), _time(layer), *(f"{seconds / layer:.0%}" for seconds in alone)])
     columns = ["shape", "SIRConv", "aggregation alone", "linear layers alone"]
     note = Fact("Shares", "each part was timed by itself, so the two need not add up to the whole")
-    return Sheet(f"Where the time goes, {BOTH}, {_threads(threads)}", columns, rows, [note])
+    return Sheet(f"Where the time goes, {BOTH}, {threads_text(threads)}", columns, rows, [note])
 
 
 def _heading(results: Results, shape: str) -> str:
@@ -165,17 +165,13 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} us"
 
 
-def _threads(count: int) -> str:
-    return f"{count} thread{'s' * (count > 1)}"
-
-
 def _targets(results: Results) -> Sheet:
     checked = check(results)
     measured = [row for row in checked if row["measured"] is not None]
     missing: dict[str, list[str]] = defaultdict(list)
     for row in checked:
         if row["measured"] is None:
-            threads = "" if row["threads"] is None else f", {_threads(row['threads'])}"
+            threads = "" if row["threads"] is None else f", {threads_text(row['threads'])}"
             missing[f"{row['measure']}{threads}"].append(row["shape"])
     title = f"Must reach: {sum(row['holds'] for row in measured)} of {len(measured)} measured hold"
     columns = ["measure", "mode", "shape", "threads", "limit", "measured", "ceiling", "holds"]

@@ -7,6 +7,7 @@ Names of samples are percent-encoded, so that `|V|` becomes `%7CV%7C`.
 
 import hashlib
 import io
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -142,4 +143,4 @@ def _fields(arrays: Mapping[str, Any]) -> dict[str, Any]:
 def _values(array: Any) -> list[Any]:
     """The numbers of an array as they were given to `_array`."""
     numbers = _six_digits(array) if array.dtype == np.float32 else array.tolist()
-    return [None if number != number else number for number in numbers]
+    return [None if math.isnan(number) else number for number in numbers]

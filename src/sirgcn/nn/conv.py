@@ -5,7 +5,6 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import Linear as PyGLinear
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.inits import reset
 from torch_geometric.typing import OptTensor
@@ -23,6 +22,7 @@ from sirgcn.nn.adjacency import (
     with_stored_values,
 )
 from sirgcn.nn.dropout import dropout
+from sirgcn.nn.inputs import both_ends, check_features, check_message_network, checked_channels, in_width, pair
 from sirgcn.nn.linear import Linear
 from sirgcn.nn.propagate import needs_propagate
 from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate
@@ -30,7 +30,6 @@ from sirgcn.ops.activation import Sigma
 from sirgcn.ops.arguments import check_edge
 from sirgcn.ops.backend import choose_backend
 from sirgcn.ops.calls import is_exporting
-from sirgcn.ops.checks import whole_number
 from sirgcn.ops.reference import accumulation_dtype
 from sirgcn.ops.rows import Rows
 from sirgcn.ops.sharing import aggregate_network
@@ -51,15 +50,14 @@ class SIRConv(MessagePassing):
     .. math::
         h_u^* = \mathrm{MLP}_{Res}(h_u) + \bigoplus_{v \in N(u)} W_R \, \sigma(W_Q h_u + W_E h_{u,v} + W_K h_v)
 
-    The matrix products are per node; an edge costs only sigma, except for `max`, where W_R acts on every edge, and for
-    a sigma or message network that is a module of its own: these work through tiles of edges, or, where x is `Repeated`
-    rows of few kinds, through the pairs of kinds.
+    The matrix products are per node, and an edge costs only sigma. Two cases work through tiles of edges instead: with
+    `max`, W_R acts on every edge; and a sigma or message network may be a module of its own.
 
-    Parameters, also those of the modules given, are drawn anew when the layer is built, as PyG's layers do.
+    When the layer is built, it draws all parameters, also those of the modules that it is given, as PyG's layers do.
 
     Args:
         in_channels: width of h, -1 to read it off the first input, or (source, target) for bipartite graphs: the key
-            takes the source, the query the target.
+            reads the source, the query the target.
         out_channels: width of the output.
         hidden_channels: width inside sigma; None means `out_channels`.
         aggr: `"sum"` (or `"add"`), `"mean"`, `"sym"` (1 / sqrt(in-degree of u * out-degree of v)), `"sym_in"`
@@ -79,16 +77,20 @@ class SIRConv(MessagePassing):
         message_network: g, a module that maps `[h_u || h_{u,v} || h_v]` (width 2 * in + edge_dim) to the message of
             width `out_channels`, in place of the factorised form, so that `activation` and `inner_bias` have no part in
             it. The layer owns a copy.
-        fused: False always takes PyG's plain `propagate`, as explainers, hooks and exporters do by themselves.
-        backend: the backend of `sir_aggregate`; None takes the best one.
+        fused: False always runs PyG's plain `propagate`, which explainers, hooks and exporters get by themselves.
+        backend: the backend of `sir_aggregate`; None chooses the best one.
         flow: `"target_to_source"` reverses the edges of an `edge_index` tensor.
 
     Shapes:
-        - **input:** node features `(|V|, F_in)`, also as `Repeated` rows of a table, `(B, |V|, F_in)` for B signals on
-          one graph, or a pair `((|V_s|, F_s), (|V_t|, F_t))`; the graph as `edge_index` `(2, |E|)`, torch sparse
-          `adj_t`, PyG `EdgeIndex` or `SparseTensor`, or `Neighbors`; edge features `(|E|, D)` or a pair (table
+        - **input:** node features `(|V|, F_in)`, also as `Rows` that several nodes share, `(B, |V|, F_in)` for B
+          signals on one graph, or a pair `((|V_s|, F_s), (|V_t|, F_t))`; the graph as `edge_index` `(2, |E|)`, torch
+          sparse `adj_t`, PyG `EdgeIndex` or `SparseTensor`, or `Neighbors`; edge features `(|E|, D)` or a pair (table
           `(K, D)`, type `(|E|)`); edge weights `(|E|)`
         - **output:** node features `(|V_t|, F_out)` or `(B, |V|, F_out)`
+
+    >>> conv = SIRConv(3, 8, aggr="mean")
+    >>> conv(torch.rand(4, 3), torch.tensor([[0, 1, 2], [1, 2, 3]])).shape
+    torch.Size([4, 8])
     """
 
     @checked
@@ -116,8 +118,8 @@ class SIRConv(MessagePassing):
         check_name("variant", variant, VARIANTS, exact=True)
         if dropout == 1:
             raise ValueError(f"dropout: expected 0 <= p < 1, got {dropout}")
-        _check_message_network(message_network, hidden_channels, dropout)
-        source, target = _checked_channels(in_channels)
+        check_message_network(message_network, hidden_channels, dropout)
+        source, target = checked_channels(in_channels)
         if backend is not None:
             choose_backend(backend)
         super().__init__(aggr="max" if aggr == "max" else "sum", flow=flow)
@@ -141,15 +143,19 @@ class SIRConv(MessagePassing):
         self.lin_edge: nn.Module | None = None if edge_dim is None else nn.Identity()
         self.lin_relation: nn.Module = nn.Identity()
         if message_network is None:
-            key_bias = inner_bias and variant == "published"
             self.activation = _owned(activation)
-            self.lin_query = Linear(target, self.hidden_channels, bias=inner_bias)
-            self.lin_key = Linear(source, self.hidden_channels, bias=key_bias)
-            if edge_dim is not None:
-                self.lin_edge = Linear(edge_dim, self.hidden_channels, bias=key_bias)
+            self._add_projections(source, target, inner_bias)
             self.lin_relation = Linear(self.hidden_channels, out_channels, bias=bias)
         self.lin_residual = _make_residual(residual, target, out_channels, bias)
         self.reset_parameters()
+
+    def _add_projections(self, source: int, target: int, inner_bias: bool) -> None:
+        """W_Q, W_K and, with edge features, W_E."""
+        key_bias = inner_bias and self.variant == "published"
+        self.lin_query = Linear(target, self.hidden_channels, bias=inner_bias)
+        self.lin_key = Linear(source, self.hidden_channels, bias=key_bias)
+        if self.edge_dim is not None:
+            self.lin_edge = Linear(self.edge_dim, self.hidden_channels, bias=key_bias)
 
     @property
     def can_take_rows(self) -> bool:
@@ -172,7 +178,7 @@ class SIRConv(MessagePassing):
         size: tuple[int, int] | None = None,
     ) -> Tensor:
         """One convolution; the shapes are those of the class."""
-        source, target = _both_ends(x)
+        source, target = both_ends(x)
         self._check_graph(x, edge_index)
         self._check_nodes(source, target, size)
         edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, self.edge_dim)
@@ -327,9 +333,9 @@ class SIRConv(MessagePassing):
             raise ValueError("flow: target_to_source needs an edge_index tensor; transpose a sparse adjacency instead")
 
     def _check_nodes(self, source: Rows, target: Rows, size: tuple[int, int] | None) -> None:
-        of_source, of_target = _pair(self.in_channels)
-        _check_features("source", source, _in_width(self.lin_key, of_source))
-        _check_features("target", target, _in_width(self.lin_query, of_target))
+        of_source, of_target = pair(self.in_channels)
+        check_features("source", source, in_width(self.lin_key, of_source))
+        check_features("target", target, in_width(self.lin_query, of_target))
         nodes = (source.shape[-2], target.shape[-2])
         if size is not None and tuple(size) != nodes:
             raise ValueError(f"size: expected {nodes}, the rows of the features, got {tuple(size)}")
@@ -349,18 +355,25 @@ class SIRConv(MessagePassing):
             raise ValueError(f"{expected} {self.out_channels} (out_channels), got {out.size(-1)}")
 
     def _checked_edge_attr(self, edge_attr: EdgeAttr) -> EdgeAttr:
+        """The edge features, refused where the layer has no use for them, misses them, or expects another width."""
         if edge_attr is None:
             if self.edge_dim is not None:
                 raise ValueError(
                     f"edge_attr: this layer has edge_dim={self.edge_dim} and expects edge features, got None"
                 )
             return None
-        table = edge_attr[0] if isinstance(edge_attr, tuple) else edge_attr
+        is_pair = isinstance(edge_attr, tuple)
+        table = edge_attr[0] if is_pair else edge_attr
         if not isinstance(table, Tensor):
             raise TypeError(
                 f"edge_attr: expected a tensor or a pair (table, type) of tensors, got {edge_attr!r:.60}; "
                 f"give edge_weight and size by their names"
             )
+        table = self._checked_edge_rows(table)
+        return plain_edge_attr((table, edge_attr[1]) if is_pair else table)
+
+    def _checked_edge_rows(self, table: Tensor) -> Tensor:
+        """The rows of edge features, as a matrix of the width that W_E expects."""
         if self.edge_dim is None:
             raise ValueError(
                 f"edge_attr: this layer has no edge_dim and expects none, got shape {list(table.shape)}; "
@@ -368,25 +381,13 @@ class SIRConv(MessagePassing):
             )
         if table.dim() == 1 and self.edge_dim == 1:
             table = table.unsqueeze(-1)
-        width = _in_width(self.lin_edge, self.edge_dim)
+        width = in_width(self.lin_edge, self.edge_dim)
         if table.dim() != 2 or (width >= 0 and table.size(-1) != width):
             raise ValueError(f"edge_attr: expected {width} features per edge (edge_dim), got shape {list(table.shape)}")
-        return plain_edge_attr((table, edge_attr[1]) if isinstance(edge_attr, tuple) else table)
+        return table
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, aggr={self.aggr})"
-
-
-def _check_message_network(network: object, hidden_channels: int | None, dropout: float) -> None:
-    if network is None:
-        return
-    if not isinstance(network, nn.Module):
-        raise TypeError(f"message_network: expected a module, got {type(network).__name__}")
-    if hidden_channels is not None or dropout:
-        raise ValueError(
-            "message_network: replaces the factorised form, so that hidden_channels and dropout "
-            "have nothing to act on; put them into the network"
-        )
 
 
 def _make_residual(
@@ -397,54 +398,9 @@ def _make_residual(
     return Linear(in_channels, out_channels, bias=bias) if residual else None
 
 
-def _check_features(end: str, rows: Rows, width: int) -> None:
-    """Refuse node features of another dtype, shape or, unless it is not known yet, width."""
-    if not rows.dtype.is_floating_point:
-        raise ValueError(f"x: expected a floating-point dtype, got {rows.dtype}")
-    if len(rows.shape) not in (2, 3):
-        raise ValueError(f"x: expected shape [nodes, features] or [batch, nodes, features], got {list(rows.shape)}")
-    if width >= 0 and rows.shape[-1] != width:
-        raise ValueError(f"x: expected {width} features per {end} node, got {rows.shape[-1]}")
-
-
 def _owned(activation: str | Activation | nn.Module) -> nn.Module:
     """The table's entry where it has one, else a copy of the module."""
     if not isinstance(activation, nn.Module):
         return Sigma(activation)
     known = activation.activation if isinstance(activation, Sigma) else Activation.of_module(activation)
     return copy.deepcopy(activation) if known is None else Sigma(known)
-
-
-def _in_width(lin: nn.Module | None, declared: int) -> int:
-    """The input width of a linear layer, which a lazy one knows after its first call."""
-    return lin.in_channels if isinstance(lin, PyGLinear) else declared
-
-
-def _pair(channels: int | tuple[int, int]) -> tuple[int, int]:
-    return channels if isinstance(channels, tuple) else (channels, channels)
-
-
-def _checked_channels(channels: object) -> tuple[int, int]:
-    ends = tuple(channels) if isinstance(channels, (tuple, list)) else (channels, channels)
-    expected = "a width, -1 or a pair (source, target) of these"
-    widths = [whole_number(width, "in_channels", expected) for width in ends]
-    if len(widths) != 2 or min(widths) < -1:
-        raise ValueError(f"in_channels: expected {expected}, got {channels!r}")
-    source, target = widths
-    return source, target
-
-
-def _both_ends(x: object) -> tuple[Rows, Rows]:
-    """The features of the sources and of the targets."""
-    if isinstance(x, (Tensor, Rows)):
-        rows = Rows.of(x)
-        return rows, rows
-    if not isinstance(x, (tuple, list)) or len(x) != 2:
-        given = f"{len(x)} of them" if isinstance(x, (tuple, list)) else type(x).__name__
-        raise ValueError(f"x: expected a tensor of node features or a pair (source, target), got {given}")
-    source, target = x
-    if source is None:
-        raise ValueError("x: expected features of the source nodes, got (None, x)")
-    if target is None:
-        raise ValueError("x: expected features of the target nodes too, which the query W_Q h_u reads, got (x, None)")
-    return Rows.of(source), Rows.of(target)

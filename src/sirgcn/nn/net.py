@@ -67,23 +67,8 @@ class SIRNet(nn.Module):
         self.pool = config.readout.pool
         self.act = nn.Identity() if block.act is None else Sigma(block.act)
 
-        # Random columns stand beside those of the encoder, so that the width of the blocks stays block.channels.
-        columns = context.random_features
-        self.encoder, width = _make_encoder(
-            "encoder", config.encoder.type, config.in_channels, block.channels - columns
-        )
-        self.encoder_act = self._make_encoder_act()
-        self.positional: PositionalEncoder | None = None
-        if context.positional is not None:
-            self.positional = PositionalEncoder(context.positional, context.pe_dim, width)
-        self.input_dropout = Dropout(config.encoder.dropout)
-        self.random_features = RandomFeatures(columns, context.random_seed) if columns else None
-        self._check_width(width + columns)
-        self.edge_encoder, self.edge_dim = _make_edge_encoder(config)
-        if self.self_loops and self.edge_dim is not None:
-            raise ConfigError("self_loops: a loop has no edge features, expected edge_channels=None")
-
-        self.blocks = self._make_blocks(width + columns)
+        width = self._add_encoders()
+        self.blocks = self._make_blocks(width)
         # A user may put another convolution into a block; rows are shared with this type only.
         self.conv_type: type[nn.Module] = type(cast(nn.Module, self.blocks[0].conv))
         self.feed_forwards = nn.ModuleList(
@@ -106,6 +91,25 @@ class SIRNet(nn.Module):
         'GCN'
         """
         return cls(NetConfig.of(in_channels, hidden_channels, out_channels, num_layers, **options))
+
+    def _add_encoders(self) -> int:
+        """The parts before the blocks; returns the width of what they give."""
+        config, context = self.config, self.config.context
+        # Random columns stand beside those of the encoder, so that the width of the blocks stays block.channels.
+        columns = context.random_features
+        widths = config.in_channels, config.block.channels - columns
+        self.encoder, width = _make_encoder("encoder", config.encoder.type, *widths)
+        self.encoder_act = self._make_encoder_act()
+        self.positional: PositionalEncoder | None = None
+        if context.positional is not None:
+            self.positional = PositionalEncoder(context.positional, context.pe_dim, width)
+        self.input_dropout = Dropout(config.encoder.dropout)
+        self.random_features = RandomFeatures(columns, context.random_seed) if columns else None
+        self._check_width(width + columns)
+        self.edge_encoder, self.edge_dim = _make_edge_encoder(config)
+        if self.self_loops and self.edge_dim is not None:
+            raise ConfigError("self_loops: a loop has no edge features, expected edge_channels=None")
+        return width + columns
 
     def _make_encoder_act(self) -> nn.Module:
         act = self.config.encoder.act

@@ -1,4 +1,4 @@
-"""The hot operation: edges grouped once, and the sum of contextualised messages over them. Needs torch only."""
+"""The hot operation: edges that are grouped once, and sums of contextualised messages over them. Needs torch only."""
 
 from sirgcn.ops.activation import ACTIVATIONS, Activation
 from sirgcn.ops.aggregate import sir_aggregate

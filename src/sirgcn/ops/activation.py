@@ -1,4 +1,4 @@
-"""The closed table of sigma: every activation that a backend fuses into the edge loop, with its derivative."""
+"""The table of activations sigma that every backend has inside its edge loop, with their derivatives."""
 
 import math
 import re
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from sirgcn.ops.checks import check_known
 
 _SQRT_HALF = math.sqrt(0.5)
 _INV_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
@@ -69,37 +71,42 @@ _SPEC = re.compile(r"(?P<name>\w+)(?:\((?P<slope>[^()]*)\))?")
 
 @dataclass(frozen=True)
 class Activation:
-    """An element-wise sigma of the table; `slope` is the negative slope of `leaky_relu` and unused otherwise.
+    """An element-wise activation of the table. Calling it returns sigma(z).
 
-    Calling it gives sigma(z), `derivative` gives sigma'(z), both of z's shape.
+    Args:
+        name: one of `ACTIVATIONS`.
+        slope: the negative slope of `leaky_relu`; the other activations do not use it.
+
+    >>> Activation.parse("leaky_relu(0.5)")(torch.tensor([-2.0, 2.0])).tolist()
+    [-1.0, 2.0]
     """
 
     name: str
     slope: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.name not in _TABLE:
-            raise ValueError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {self.name!r}")
+        check_known("activation", self.name, ACTIVATIONS)
         if not math.isfinite(self.slope):
             raise ValueError(f"activation: expected a finite number as the slope, got {self}")
 
     @classmethod
     def parse(cls, spec: "str | Activation") -> "Activation":
-        """Read `"relu"`, `"leaky_relu"` (slope 0.01) or `"leaky_relu(0.2)"`; an unknown name lists the known ones."""
+        """Read a name: `"relu"`, `"leaky_relu"` (slope 0.01) or `"leaky_relu(0.2)"`."""
         if isinstance(spec, Activation):
             return spec
         if not isinstance(spec, str):
             raise TypeError(
                 f"activation: expected a name or an Activation, got {type(spec).__name__}; "
-                f"only SIRConv and tiled_aggregate take a module"
+                f"only SIRConv and tiled_aggregate accept a module"
             )
         match = _SPEC.fullmatch(spec.strip())
         if match is None or match["name"] not in _TABLE:
-            raise ValueError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {spec!r}")
+            check_known("activation", spec, ACTIVATIONS)
+            raise AssertionError("a known name matches")
         name, slope = match["name"], match["slope"]
         if name != "leaky_relu":
             if slope is not None:
-                raise ValueError(f"activation: {name} takes no parameter, got {spec!r}")
+                raise ValueError(f"activation: expected {name} without a parameter, got {spec!r}")
             return cls(name)
         if slope is None:
             return cls(name, _DEFAULT_SLOPE)
@@ -110,7 +117,7 @@ class Activation:
 
     @classmethod
     def of_module(cls, module: nn.Module) -> "Activation | None":
-        """The table's entry that computes the same as a torch activation module, or None if there is none."""
+        """The activation that computes the same as a module of torch; None where the table has none."""
         if type(module) is nn.LeakyReLU:
             return cls("leaky_relu", float(module.negative_slope))
         if type(module) is nn.GELU:
@@ -137,7 +144,7 @@ class Activation:
         return _TABLE[self.name][0](z, self.slope)
 
     def derivative(self, z: Tensor) -> Tensor:
-        """sigma'(z); at a kink the one-sided value that torch's autograd takes (0 for relu at 0)."""
+        """sigma'(z). At a kink it is the one-sided derivative that torch's autograd returns (0 for relu at 0)."""
         return _TABLE[self.name][1](z, self.slope)
 
     def __str__(self) -> str:
@@ -145,7 +152,11 @@ class Activation:
 
 
 class Sigma(nn.Module):
-    """An activation of the table as a module: sigma(z), element by element."""
+    """An activation of the table as a module: sigma(z), element by element.
+
+    >>> Sigma("relu")(torch.tensor([-1.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
 
     def __init__(self, activation: str | Activation) -> None:
         super().__init__()

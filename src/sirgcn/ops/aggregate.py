@@ -31,20 +31,26 @@ def sir_aggregate(
     .. math:: out_u = a_u \sum_{v \in N(u)} w_{uv} \, b_v \, \sigma(q_u + k_v + e_{uv})
 
     Args:
-        query: q, one row per target node; a leading batch dimension shares one graph (`[B, targets, d]`).
+        query: q, one row per target node. With a leading batch dimension (`[B, targets, d]`), B signals share the
+            graph.
         key: k, one row per source node.
         neighbors: the graph.
-        edge: the edge term e in the order of the input's edges, `[E, d]`, or a pair (table `[K, d]`, type `[E]`) which
-            stands for `table[type]` without ever building it.
+        edge: the edge term e in the order of the input's edges, `[E, d]`, or a pair (table `[K, d]`, type `[E]`), which
+            stands for `table[type]` but is never expanded.
         edge_weight: w, one scalar per edge.
         activation: sigma, a name of the table such as `"relu"` or `"leaky_relu(0.2)"`.
         reduce: `"sum"` (a = b = 1), `"mean"` (a = 1 / in-degree of u), `"sym"` (a = in-degree of u to the power -1/2,
             b = out-degree of v to the power -1/2), `"sym_in"` (as sym with the in-degree of v); degrees at least 1.
-        backend: a name from `backends()`; None takes the best available one.
+        backend: a name from `backends()`; None chooses the best available one.
 
-    Query, key and edge term of different dtypes are promoted to one; edge_weight is cast to it (half-precision sums are
-    taken in float32). A target without neighbours gets 0. The gradient
-    reaches query, key, edge (or its table) and edge_weight; a second derivative is refused.
+    Query, key and edge term of different dtypes are promoted to one dtype, and edge_weight is cast to it. Sums of half
+    precision are computed in float32. A target without neighbours gets 0. Query, key, edge (or its table) and
+    edge_weight get gradients. A second derivative raises.
+
+    >>> path = Neighbors.from_edge_index(torch.tensor([[0, 1], [1, 2]]), 3)
+    >>> h = torch.tensor([[1.0], [-3.0], [4.0]])
+    >>> sir_aggregate(h, h, path).flatten().tolist()
+    [0.0, 0.0, 1.0]
     """
     if is_transformed():
         raise RuntimeError(
@@ -68,7 +74,7 @@ def sir_aggregate(
         edge_weight = cast(edge_weight, weight_dtype)
     batch, width = query.shape[:-2], query.size(-1)
     if batch:
-        # sigma acts on each channel by itself, so that B graphs of d channels are one graph of B * d channels.
+        # sigma acts on each channel by itself, so B signals of d channels are one signal of B * d channels.
         query, key = (x.movedim(-2, 0).flatten(1) for x in (query, key))
         table = None if table is None else table.repeat(1, batch.numel())
     target_weight, source_weight = neighbors.weights(reduce, weight_dtype)
@@ -80,7 +86,7 @@ def sir_aggregate(
 def _dispatch(
     query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms, activation: Activation, backend: str
 ) -> Tensor:
-    """Through autograd by the shortest way; as an operator where torch traces or looks on."""
+    """Call the backend: as an operator where torch traces the call, otherwise directly, with autograd where needed."""
     needs_grad = torch.is_grad_enabled() and any(
         tensor is not None and tensor.requires_grad for tensor in (query, key, terms.edge, terms.edge_weight)
     )
@@ -95,7 +101,7 @@ def _dispatch(
 
 
 class _Aggregate(torch.autograd.Function):
-    """The eager route: an operator's bookkeeping would cost more than a small graph's arithmetic."""
+    """The eager route. Calling an operator of torch would take longer than the arithmetic of a small graph."""
 
     @staticmethod
     def forward(
@@ -109,10 +115,10 @@ class _Aggregate(torch.autograd.Function):
         activation: Activation,
         backend: str,
     ) -> Tensor:
-        # What somebody packs away, as a checkpoint does, is computed again from what he gives back.
+        # Where saved tensors are packed away, as by a checkpoint, the slopes are not kept but computed again.
         is_kept = ctx.needs_input_grad[0] and not are_saved_tensors_hooked()
         out, slopes = BACKENDS[backend].forward(query, key, neighbors, terms, activation, is_kept)
-        # All that the backward pass reads and a user can change in place; the graph notices that by itself.
+        # Saving lets torch notice an in-place change of what the backward pass reads. The graph notices its own.
         ctx.save_for_backward(query, key, *terms)
         ctx.others = (neighbors, activation, backend)
         ctx.slopes = slopes
@@ -120,7 +126,7 @@ class _Aggregate(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        # Once: torch's checkpointing unpacks a tensor a single time.
+        # Read only once: the checkpoints of torch unpack a tensor a single time.
         query, key, *rest = ctx.saved_tensors
         terms = EdgeTerms(*rest)
         saved = query, key, terms.edge, terms.edge_weight
@@ -128,7 +134,7 @@ class _Aggregate(torch.autograd.Function):
         with torch.no_grad():
             grad_query = None
             if ctx.needs_input_grad[0]:
-                # The slopes give their memory to the gradient; a second backward pass computes them again.
+                # The gradient overwrites the slopes; a second backward pass computes them again.
                 slopes, ctx.slopes = ctx.slopes, None
                 if slopes is None:
                     slopes = BACKENDS[backend].forward(query, key, neighbors, terms, activation, True)[1]

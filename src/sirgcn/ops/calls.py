@@ -1,8 +1,8 @@
 """What surrounds a call: is it a plain eager call, and are the modules in it as their classes define them?
 
 Fast routes leave out work that PyTorch would do: they call C directly, skip modules, or share rows. They may do so only
-where nobody can see the difference. Every room asks the functions of this module, and nothing else probes PyTorch for
-compilers, modes or hooks.
+where no hook, mode or compiler would notice. Every room calls the functions of this module, and no other module probes
+PyTorch for compilers, modes or hooks.
 """
 
 import torch
@@ -27,7 +27,7 @@ def is_exporting() -> bool:
 def is_transformed() -> bool:
     """Whether a `torch.func` transform or forward-mode differentiation is active.
 
-    An operator of ours would go through either of them as a constant.
+    Both would treat an operator of this package as a constant.
     """
     return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
 

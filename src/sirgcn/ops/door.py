@@ -1,4 +1,4 @@
-"""The one door between tensors and C: whether C may touch a tensor's memory, and the address of that memory.
+"""The border between tensors and C: whether C may touch a tensor's memory, and the address of that memory.
 
 C knows nothing of torch. It reads and writes at an address, so the values must really lie there: not behind a tensor
 subclass, on another device, in a sparse layout, or with a sign that torch applies later. Every address that reaches C
@@ -35,7 +35,7 @@ def why_closed(tensor: Tensor) -> str | None:
 
 def is_open(tensor: Tensor) -> bool:
     """Whether C may touch the tensor's memory."""
-    # The type first: of a stand-in, as torch.fx has them, nothing else can be asked.
+    # The type comes first, because a proxy of torch.fx has no other properties.
     return why_closed(tensor) is None and tensor.is_cpu
 
 
@@ -54,11 +54,11 @@ def opened(tensor: Tensor) -> Tensor:
 
 
 def address(tensor: Tensor | None) -> int:
-    """Where a tensor's values begin, 0 for None; a tensor that C must not touch is refused."""
+    """The address of a tensor's values, 0 for None; a tensor that C must not touch raises."""
     if tensor is None:
         return 0
-    # data_ptr itself refuses layouts without storage, and is 0 for wrappers that have none. A nested tensor has no
-    # shape, and so does not come this far.
+    # data_ptr raises for layouts without storage, and returns 0 for wrappers without storage. A nested tensor has no
+    # shape, so earlier checks refuse it.
     found = tensor.data_ptr()
     is_closed = type(tensor) not in PLAIN_TYPES or not tensor.is_cpu or tensor.is_neg()
     if is_closed or (found == 0 and tensor.numel() > 0):
@@ -70,22 +70,22 @@ def address(tensor: Tensor | None) -> int:
 
 
 def flat(tensor: Tensor | None) -> int:
-    """The address of values that lie one after the other; 0 for None."""
+    """The address of a contiguous tensor; 0 for None."""
     if tensor is not None and not tensor.is_contiguous():
         raise TypeError(f"sirgcn: expected a contiguous tensor, got strides {tensor.stride()}")
     return address(tensor)
 
 
 def rows(tensor: Tensor | None) -> tuple[int, int]:
-    """The address of a matrix and the distance of its rows, within which values lie side by side; 0, 0 for None."""
+    """The address of a matrix with contiguous rows, and the distance between its rows; 0, 0 for None."""
     if tensor is None:
         return 0, 0
     stride, step = tensor.stride()
     if step != 1 and tensor.size(1) > 1:
-        raise TypeError(f"sirgcn: expected rows in one piece, got strides {tensor.stride()}")
+        raise TypeError(f"sirgcn: expected contiguous rows, got strides {tensor.stride()}")
     return address(tensor), stride
 
 
 def in_one_piece(matrix: Tensor) -> Tensor:
-    """The matrix, copied where the values of a row do not lie side by side."""
+    """The matrix, copied if its rows are not contiguous."""
     return matrix if matrix.stride(1) == 1 or matrix.size(1) <= 1 else matrix.contiguous()

@@ -1,4 +1,4 @@
-"""Message networks of the form act2(W act1(z) + b), found in a module and computed by the C kernel."""
+"""Message networks of the form act2(W act1(z) + b): recognised in a module, and computed by the C kernel."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -26,11 +26,16 @@ class LinearMessage(NamedTuple):
 
 
 def linear_message(network: nn.Module) -> LinearMessage | None:
-    """The network as activation, linear layer, activation, or None where it is not exactly that.
+    """The network as activation, linear layer, activation; None where it has another form.
 
-    Known are `nn.Sequential`s, nested or not, of activations of the table, one linear layer of torch, PyG or ours, and
-    dropout that drops nothing; either activation may be absent. A subclass, a hook or a `forward` of its own may
-    compute something else, and so is not known.
+    The network may be an `nn.Sequential`, nested or not, of these parts, see `known_parts`:
+
+    - activations of the table, of which either may be absent
+    - one linear layer of torch, of PyG or of this package
+    - dropout that drops nothing
+
+    A subclass, a module with hooks and a module with a `forward` of its own may compute something else. They are not
+    recognised.
     """
     parts = known_parts(network)
     if parts is None or len(parts) > 3:
@@ -59,10 +64,10 @@ _IDENTITY = Activation("identity")
 
 
 def can_run(message: LinearMessage, query: Tensor, key: Tensor, table: Tensor | None, num_edges: int) -> bool:
-    """Whether the kernel can work on these tensors: of one dtype, float32 or float64, on the CPU, nobody looking on."""
+    """Whether the kernel can run: a plain call with CPU tensors of one dtype, float32 or float64."""
     tensors = [t for t in (query, key, table, message.weight, message.bias) if t is not None]
     return (
-        native.takes_rows(query, key, message.weight)
+        native.can_run_rows(query, key, message.weight)
         and all(t.dtype == query.dtype and is_open(t) for t in tensors)
         and min(message.weight.shape) > 0
         and message.weight.size(1) == query.size(1)
@@ -81,7 +86,7 @@ def aggregate(message: LinearMessage, messages: Messages, query: Tensor, key: Te
 
 
 class _LinearMessages(torch.autograd.Function):
-    """What the backward pass needs of an edge is computed again, but for the winners of max and the signs of a ReLU."""
+    """The backward pass computes the edges again. Only the winners of max and the signs of a ReLU are kept."""
 
     @staticmethod
     def forward(ctx: Any, messages: Messages, *inputs: Tensor | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Edges grouped by target and by source, built once per graph and passed on to every layer."""
+"""`Neighbors`: the edges of a graph grouped by target and by source, built once and given to every layer."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def _outside_inference(function: Callable[P, T]) -> Callable[P, T]:
-    """The function run outside inference mode: what it makes is kept, and a later training needs ordinary tensors."""
+    """The function, run outside inference mode: its results are kept, and later training needs ordinary tensors."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -36,7 +36,12 @@ def _outside_inference(function: Callable[P, T]) -> Callable[P, T]:
 
 
 class Grouping(NamedTuple):
-    """Edges in groups: `node[ptr[i]:ptr[i + 1]]` are the far ends of group i, `edge` their places in the input."""
+    """Edges in groups. `node[ptr[i]:ptr[i + 1]]` are the far ends of group i, and `edge` the places in the input.
+
+    >>> graph = Neighbors.from_edge_index(torch.tensor([[2, 0, 1], [1, 0, 1]]), 3)
+    >>> [entries.tolist() for entries in graph.by_target]
+    [[0, 1, 3, 3], [0, 2, 1], [1, 0, 2]]
+    """
 
     ptr: Int[Tensor, " groups_plus_1"]
     node: Int[Tensor, " edges"]
@@ -53,8 +58,12 @@ class Neighbors:
     """The graph as the aggregation reads it: N(u) for every target u, and its transpose for the backward pass.
 
     Messages flow from source v (key) to target u (query). `by_target` is the CSR of the transposed adjacency (targets
-    are rows), `by_source` its CSC; both keep, for every entry, the edge's place in the input, so that edge features
-    stay in the input's order. Build it with `from_edge_index` or `from_sparse`.
+    are rows), and `by_source` its CSC. Both keep the place of every edge in the input, so that edge features stay in
+    the order of the input. Build it with `from_edge_index` or `from_sparse`.
+
+    >>> graph = Neighbors.from_edge_index(torch.tensor([[0, 1], [1, 2]]), 3)
+    >>> graph.num_edges, graph.in_degree().tolist()
+    (2, [0, 1, 1])
     """
 
     edge_index: Int[Tensor, "2 edges"]
@@ -62,12 +71,12 @@ class Neighbors:
     by_source: Grouping
     num_sources: int
     num_targets: int
-    # Degrees do not change: what was computed for one layer serves the next. Versions tell whether it still holds.
+    # Degrees do not change, so the weights of one layer serve the next. The versions show an in-place change of them.
     _weights: dict[tuple[str, torch.dtype], tuple[tuple[Tensor | None, Tensor | None], list[int]]] = field(
         default_factory=dict, init=False
     )
     _versions: list[int] | None = field(default=None, init=False)
-    # Set by what has looked at every value, or made it; a graph put together by hand is looked at here.
+    # True where the caller has checked or made all values. The values of a graph built by hand are checked here.
     is_checked: InitVar[bool] = field(default=False, kw_only=True)
 
     def __post_init__(self, is_checked: bool) -> None:
@@ -84,8 +93,8 @@ class Neighbors:
     def check_frozen(self) -> None:
         """Refuse a graph whose tensors were changed in place after their values had been checked.
 
-        Whatever reads the tensors calls this first, in a forward pass and again in its backward pass: C does not look
-        at an index before it follows it. Code compiled by torch has its own checks.
+        Every function that reads the tensors calls this first, in the forward and in the backward pass, because C does
+        not check an index before it follows it. Code that torch compiled has its own checks.
         """
         if is_compiling():
             return
@@ -96,7 +105,7 @@ class Neighbors:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: a graph that was changed in place is not copied as a good one."""
+        """The state for copies and pickles; a graph that was changed in place raises."""
         self.check_frozen()
         return {name: value for name, value in self.__dict__.items() if name not in ("_weights", "_versions")}
 
@@ -113,23 +122,27 @@ class Neighbors:
     ) -> "Neighbors":
         """Group the edges of `edge_index` (row 0: sources, row 1: targets), int32 or int64.
 
-        The tensor is kept, and using the graph after a change of it in place is refused. A subclass of `Tensor` is
-        copied into a plain one. The groups are int32 wherever that is wide enough.
+        The graph keeps the tensor, and raises when it is used after an in-place change of it. A subclass of `Tensor`
+        is copied into a plain tensor. The groups are int32 wherever that is wide enough.
 
-        `size` is the number of nodes, or (sources, targets) for a bipartite graph; None infers it from the largest
-        index. A negative or too large index is refused: built eagerly, with the first offending entry named; under
-        `torch.compile`, by an assertion in the compiled code. Under `torch.export` only shapes and dtypes are checked.
+        A negative or too large index raises an error that names the first such entry. Under `torch.compile` an
+        assertion in the compiled code raises. Under `torch.export` only shapes and dtypes are checked.
+
+        Args:
+            edge_index: the edges.
+            size: the number of nodes, or (sources, targets) for a bipartite graph; None infers it from the largest
+                index.
         """
         check_edge_index(edge_index)
         if not is_compiling():
             edge_index = opened(edge_index)
         num_sources, num_targets = _checked_size(_inferred_size(edge_index) if size is None else size)
-        if _groups_natively(edge_index) and min(num_sources, num_targets) >= 0:
+        if _can_group_in_c(edge_index) and min(num_sources, num_targets) >= 0:
             bad, tensors = native.group(edge_index, num_sources, num_targets)
             if bad == (-1, -1):
                 by_target, by_source = Grouping(*tensors[:3]), Grouping(*tensors[3:])
                 return cls(edge_index, by_target, by_source, num_sources, num_targets, is_checked=True)
-        # What the kernel found to be out of range is refused here, by name.
+        # If the kernel found an index out of range, this check names it.
         check_edge_index(edge_index, (num_sources, num_targets))
         by_target = _group(edge_index[1], edge_index[0], num_targets)
         by_source = _group(edge_index[0], edge_index[1], num_sources)
@@ -141,7 +154,7 @@ class Neighbors:
         """Group the non-zeros of a torch sparse CSR, CSC or COO tensor whose rows are targets, columns sources.
 
         This is PyG's `adj_t`: the transposed adjacency of shape `[targets, sources]`. Edges keep the order in which the
-        tensor stores them; its values are not looked at.
+        tensor stores them. The values of the tensor are not read.
         """
         if not isinstance(adj_t, Tensor):
             raise TypeError(f"adj_t: expected a sparse tensor, got {type(adj_t).__name__}")
@@ -228,10 +241,25 @@ class Neighbors:
 def rank_one_weights(
     reduce: str, in_degree: Tensor, source_degree: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The factors (a_u `[targets]`, b_v `[sources]`) with which a reduction weighs the message from v to u.
+    """The factors (a_u `[targets]`, b_v `[sources]`) by which a reduction weighs the message from v to u.
 
-    sum: 1; mean: 1 / in_degree(u); sym: 1 / sqrt(in_degree(u) * out_degree(v)); sym_in: the same with v's in-degree, as
-    GCN in PyG and the paper's published figures have it. Degrees are clamped to at least 1; None stands for all ones.
+    - sum: 1
+    - mean: 1 / in_degree(u)
+    - sym: 1 / sqrt(in_degree(u) * out_degree(v))
+    - sym_in: as sym with the in-degree of v, as in PyG's GCN and in the published figures of the paper
+
+    Degrees are clamped to at least 1. None stands for factors that are all 1.
+
+    Args:
+        reduce: one of `REDUCTIONS`.
+        in_degree: the in-degree of every target.
+        source_degree: the out-degree of every source; for sym_in, the in-degree.
+        dtype: the dtype of the factors.
+
+    >>> in_degree, out_degree = torch.tensor([0, 2]), torch.tensor([1, 1])
+    >>> target_weight, source_weight = rank_one_weights("mean", in_degree, out_degree, torch.float32)
+    >>> target_weight.tolist(), source_weight is None
+    ([1.0, 0.5], True)
     """
     if reduce == "sum":
         return None, None
@@ -244,7 +272,7 @@ def rank_one_weights(
 
 
 def _versions(tensors: Sequence[Tensor | None]) -> list[int]:
-    """How often each tensor was changed in place; torch does not count for tensors of inference mode."""
+    """How often each tensor was changed in place. torch does not count changes of tensors made in inference mode."""
     try:
         return [tensor._version for tensor in tensors if tensor is not None]
     except RuntimeError:
@@ -278,7 +306,7 @@ def check_reduce(reduce: str, known: tuple[str, ...] = REDUCTIONS) -> None:
 def check_edge_index(edge_index: Tensor, size: tuple[int, int] | None = None) -> None:
     """Refuse an `edge_index` that is not an int32 or int64 tensor of shape [2, edges].
 
-    With `size` (sources, targets) given, values outside it too, see `check_range`.
+    If `size` (sources, targets) is given, refuse values outside of it too, see `check_range`.
     """
     if not isinstance(edge_index, Tensor):
         raise TypeError(f"edge_index: expected a tensor, got {type(edge_index).__name__}")
@@ -295,7 +323,7 @@ def check_edge_index(edge_index: Tensor, size: tuple[int, int] | None = None) ->
 
 
 def _check_groupings(graph: Sequence[Tensor], num_sources: int, num_targets: int) -> None:
-    """Refuse the seven tensors of a graph, see `Neighbors.tensors`, where an entry would lead outside."""
+    """Refuse the seven tensors of a graph, see `Neighbors.tensors`, if an entry points outside of the graph."""
     edge_index, by_target, by_source = graph[0], Grouping(*graph[1:4]), Grouping(*graph[4:7])
     check_edge_index(edge_index, (num_sources, num_targets))
     for grouping, groups, nodes in ((by_target, num_targets, num_sources), (by_source, num_sources, num_targets)):
@@ -306,7 +334,8 @@ def _check_groupings(graph: Sequence[Tensor], num_sources: int, num_targets: int
         check_range(grouping.edge, edge_index.size(1), "by_target, by_source: edge[{}]", "the number of edges")
 
 
-def _groups_natively(edge_index: Tensor) -> bool:
+def _can_group_in_c(edge_index: Tensor) -> bool:
+    """Whether C can group these edges."""
     return (
         native.UNAVAILABLE is None
         and not is_traced()
@@ -316,7 +345,7 @@ def _groups_natively(edge_index: Tensor) -> bool:
 
 
 def _group(by: Tensor, other: Tensor, num_groups: int) -> Grouping:
-    """Group edges by one of their ends; within a group the input's order is kept, so that sums repeat bit for bit."""
+    """Group edges by one of their ends. Groups keep the order of the input, so that sums repeat bit for bit."""
     sorted_by, order = torch.sort(by, stable=True)
     bounds = torch.arange(num_groups + 1, dtype=by.dtype, device=by.device)
     ptr = torch.searchsorted(sorted_by.contiguous(), bounds, out_int32=by.dtype == torch.int32)
@@ -324,7 +353,7 @@ def _group(by: Tensor, other: Tensor, num_groups: int) -> Grouping:
 
 
 def _compressed(ptr: Tensor, node: Tensor, groups: int, size: int, end: str) -> Grouping:
-    """A checked grouping from the compressed and plain indices of a sparse tensor (torch does not check by default)."""
+    """A checked grouping from the indices of a sparse tensor, which torch does not check by default."""
     if not is_compiling():
         ptr, node = opened(ptr), opened(node)
         _check_compressed(ptr, node, groups, "adj_t")

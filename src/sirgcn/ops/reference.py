@@ -10,7 +10,7 @@ from sirgcn.ops.neighbors import Neighbors
 
 
 class EdgeTerms(NamedTuple):
-    """What an edge adds: `edge` `[E, d]`, or `[K, d]` with `edge_type` `[E]`; the weights w_uv, a_u and b_v."""
+    """The edge term, `edge` `[E, d]` or `edge` `[K, d]` with `edge_type` `[E]`, and the weights w_uv, a_u and b_v."""
 
     edge: Tensor | None
     edge_type: Tensor | None
@@ -20,17 +20,17 @@ class EdgeTerms(NamedTuple):
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Sums of half-precision messages are taken in float32."""
+    """The dtype of sums: float32 for half-precision messages, otherwise the dtype of the messages."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 def cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """`tensor.to(dtype)`, which takes microseconds even where there is nothing to do."""
+    """`tensor.to(dtype)`, without the microseconds that torch spends where there is nothing to do."""
     return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
 
 class Needs(NamedTuple):
-    """Which gradients are wanted beyond that of the key."""
+    """Which gradients a backward pass computes besides that of the key."""
 
     edge: bool
     edge_weight: bool
@@ -39,10 +39,10 @@ class Needs(NamedTuple):
 def forward(
     query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms, activation: Activation, save: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The output and, with `save`, the slopes, with which the gradient of the query is grad_u * slopes_u.
+    """The output and, with `save`, the slopes, both `[targets, d]`.
 
-    out_u = a_u * sum over v in N(u) of w_uv * b_v * sigma(q_u + k_v + e_uv), slopes_u the same with sigma'; both
-    `[targets, d]`, the slopes in the accumulation dtype.
+    out_u = a_u * sum over v in N(u) of w_uv * b_v * sigma(q_u + k_v + e_uv), and slopes_u is the same sum with sigma'.
+    The gradient of the query is grad_u * slopes_u. The slopes are in the accumulation dtype.
     """
     neighbors.check_frozen()
     target = neighbors.edge_index[1]
@@ -60,7 +60,10 @@ def backward(
     activation: Activation,
     needs: Needs,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Gradients of key, edge (or its table) and edge_weight, in the accumulation dtype, given that of the output."""
+    """The gradients of key, edge (or its table) and edge_weight, from the gradient of the output.
+
+    They are in the accumulation dtype.
+    """
     neighbors.check_frozen()
     source, target = neighbors.edge_index
     z = _before_activation(query, key, neighbors, terms)

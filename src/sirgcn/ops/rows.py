@@ -88,7 +88,7 @@ def look_up(table: Float[Tensor, "rows d"], index: Int[Tensor, " n"]) -> Float[T
     [2.0, 1.0, 2.0]
     """
     check_devices({"table": table, "index": index})
-    if not is_plain_call() or not native.takes_rows(table) or not is_open(index):
+    if not is_plain_call() or not native.can_run_rows(table) or not is_open(index):
         return F.embedding(index, table)
     if not (torch.is_grad_enabled() and table.requires_grad):
         return table.index_select(0, index)
@@ -107,7 +107,7 @@ class _LookUp(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (index,) = ctx.saved_tensors
         total = grad.new_zeros(ctx.rows, grad.size(1))
-        if torch.is_grad_enabled() or not is_plain_call() or not native.takes_rows(grad):
+        if torch.is_grad_enabled() or not is_plain_call() or not native.can_run_rows(grad):
             return total.index_add(0, index, grad), None
         native.add_rows(total, index, grad)
         return total, None

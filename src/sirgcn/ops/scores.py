@@ -1,4 +1,4 @@
-"""Scores of edges as attention has them, by the backends of the aggregation."""
+"""Scores of edges, as in attention, computed by the backends of the aggregation."""
 
 from typing import Any
 
@@ -23,17 +23,22 @@ def contextual_scores(
     neighbors: Neighbors,
     activation: str | Activation = "leaky_relu(0.2)",
 ) -> Float[Tensor, " edges"]:
-    r"""A score for every edge, in the order of the input, without a tensor of edges by channels.
+    r"""One score per edge, in the order of the input, without a tensor of edges by channels.
 
     .. math:: s_{uv} = a_u^\top \sigma(q_u + k_v)
 
-    It is the derivative of :math:`a_u^\top \sum_v w_{uv} \sigma(q_u + k_v)` by :math:`w_{uv}`, so that the backward
-    pass of the aggregation gives the scores, and with their gradient as w the aggregation gives that of q, k and a.
+    The score is the derivative of :math:`a_u^\top \sum_v w_{uv} \sigma(q_u + k_v)` by :math:`w_{uv}`. So the backward
+    pass of the aggregation computes the scores. With the gradient of the scores as w, the aggregation computes the
+    gradients of q, k and a.
 
-    The weight a is one for all targets, as in GATv2, or a row for each: with q = 0 and the identity as
-    :math:`\sigma` the scores are then the dot products :math:`a_u^\top k_v`.
+    The weight a is one row for all targets, as in GATv2, or one row per target. With q = 0, one row per target and the
+    identity as :math:`\sigma`, the scores are the dot products :math:`a_u^\top k_v`.
 
-    Scores of half-precision terms are float32. A second derivative is refused.
+    Scores of half-precision terms are float32. A second derivative raises.
+
+    >>> edge = Neighbors.from_edge_index(torch.tensor([[0], [1]]), 2)
+    >>> contextual_scores(torch.ones(2, 3), torch.ones(2, 3), torch.ones(3), edge).tolist()
+    [6.0]
     """
     sigma = Activation.parse(activation)
     check_nodes(query, key, neighbors, max_dim=2)

@@ -26,7 +26,7 @@ from sirgcn.ops.rows import Rows
 from sirgcn.ops.tiled import tiled_aggregate
 
 if native.UNAVAILABLE is None:
-    from sirgcn.ops.native import _kernels
+    import sirgcn.ops.native._kernels as _kernels
 
 # The most kinds per node: with more kinds there is next to nothing to save.
 _MOST_KINDS = 0.9
@@ -367,7 +367,9 @@ def weighted_batch_norm(
 def _can_run_norm(*tensors: Tensor) -> bool:
     """Whether C can compute the norm: a plain call on CPU tensors of one dtype, float32 or float64."""
     first = tensors[0]
-    return native.takes_rows(first) and all(t.dtype == first.dtype and is_open(t) for t in tensors) and is_plain_call()
+    return (
+        native.can_run_rows(first) and all(t.dtype == first.dtype and is_open(t) for t in tensors) and is_plain_call()
+    )
 
 
 def _run_norm(table: Tensor, eps: float = 0.0, **others: Tensor) -> None:

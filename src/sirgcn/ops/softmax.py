@@ -1,4 +1,4 @@
-"""The softmax of scores over every neighbourhood, in C."""
+"""The softmax of edge scores over every neighbourhood, in C."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ if native.UNAVAILABLE is None:
 
 
 def can_run(scores: Tensor) -> bool:
-    """Whether the kernel can work on the scores: float32 or float64, on the CPU, nobody looking on."""
-    return is_plain_call() and native.takes_rows(scores)
+    """Whether the kernel can run: a plain call with a CPU matrix of float32 or float64 scores."""
+    return is_plain_call() and native.can_run_rows(scores)
 
 
 def edge_softmax(scores: Float[Tensor, "edges heads"], neighbors: Neighbors) -> Float[Tensor, "edges heads"]:
@@ -27,13 +27,18 @@ def edge_softmax(scores: Float[Tensor, "edges heads"], neighbors: Neighbors) -> 
 
     .. math:: \alpha_{uv} = \frac{\exp(s_{uv})}{\sum_{w \in N(u)} \exp(s_{uw})}
 
-    Scores are float32 or float64, on the CPU. The result of a head lies in one piece. A second derivative is refused.
+    The scores are float32 or float64 on the CPU. The values of a head are contiguous in the result. A second derivative
+    raises.
+
+    >>> two_sources = Neighbors.from_edge_index(torch.tensor([[0, 1], [0, 0]]), 2)
+    >>> edge_softmax(torch.zeros(2, 1), two_sources).flatten().tolist()
+    [0.5, 0.5]
     """
     if scores.dim() != 2 or scores.size(0) != neighbors.num_edges:
         raise ValueError(f"scores: expected shape [{neighbors.num_edges}, heads], got {list(scores.shape)}")
-    if not native.takes_rows(scores):
+    if not native.can_run_rows(scores):
         reason = why_closed(scores) or f"its dtype is {scores.dtype}, its device {scores.device}"
-        raise ValueError(f"scores: expected a plain tensor of float32 or float64 on the CPU, got another: {reason}")
+        raise ValueError(f"scores: expected a plain CPU tensor of float32 or float64, got another: {reason}")
     check_devices({"scores": scores, "neighbors": neighbors})
     if not (torch.is_grad_enabled() and scores.requires_grad):
         return _run(scores, None, neighbors)
@@ -42,7 +47,7 @@ def edge_softmax(scores: Float[Tensor, "edges heads"], neighbors: Neighbors) -> 
 
 
 def _run(rows: Tensor, grad: Tensor | None, neighbors: Neighbors) -> Tensor:
-    """The softmax of scores, or from its result and the result's gradient that of the scores."""
+    """The softmax of scores; with a gradient given, the gradient of the scores from the result of the softmax."""
     neighbors.check_frozen()
     ptr, _, edge = neighbors.by_target
     edges, heads = rows.shape

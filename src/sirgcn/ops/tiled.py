@@ -52,30 +52,37 @@ def tiled_aggregate(
     .. math:: out_u = \bigoplus_{v \in N(u)} w_{uv} \, g(q_u + e_{uv} + k_v)
         \quad\text{or}\quad \bigoplus_{v \in N(u)} w_{uv} \, g([q_u \Vert e_{uv} \Vert k_v])
 
-    The forward pass keeps no tensor that grows with the number of edges; the backward pass computes each tile again,
-    with the same random numbers, so that dropout inside the network sees the same mask. Time: one more forward pass.
+    The forward pass keeps no tensor that grows with the number of edges. The backward pass computes each tile again,
+    with the same random numbers, so that dropout inside the network has the same mask. This costs one more forward
+    pass.
 
     A network of the form act2(W act1(z) + b), such as that of `SIRConv(aggr="max")` or a sigma of ReLU, linear layer,
-    ReLU, is found by its modules and computed in C, see `sirgcn.ops.linear_messages`: in float32 and float64 on the
-    CPU, with `combine="add"`, without edge weights, batch and autocast.
+    ReLU, is recognised by its modules and computed in C, see `sirgcn.ops.linear_messages`. This happens for float32 and
+    float64 on the CPU, with `combine="add"`, and without edge weights, batch or autocast.
 
     Args:
-        network: g, a module that maps `[*batch, tile, d_in]` to `[*batch, tile, d_out]` row by row. Batch norm in
-            training mode is refused: its statistics would depend on the tile.
-        query, key: what the target and the source contribute.
+        network: g, a module that maps `[*batch, tile, d_in]` to `[*batch, tile, d_out]` row by row. A batch norm in
+            training mode raises, because its statistics would depend on the tile.
+        query, key: what the target and the source of an edge contribute.
         neighbors: the graph.
         edge: `[E, d_edge]`, or a pair (table `[K, d_edge]`, type `[E]`), in the order of the input's edges.
         edge_weight: w, one scalar per edge; not with `"max"`.
         reduce: sum, mean, sym, sym_in (as in `sir_aggregate`) or max. A target without neighbours gets 0. At a tie, the
             gradient of max goes to the first edge of the input; a NaN message gives NaN.
         combine: `"add"` or `"cat"`.
-        tile: edges per tile; None chooses it from the widest of the inputs and of the network's parameters. The C code
-            has its own.
-        backend: as in `sir_aggregate`; `"reference"` leaves the C code for networks of that form aside. Any other
-            network is computed by torch.
+        tile: edges per tile; None chooses it by the widest of the inputs and of the network's parameters. The C code
+            has tiles of its own.
+        backend: as in `sir_aggregate`. With `"reference"`, torch computes networks of the form above too. All other
+            networks are always computed by torch.
 
-    A second derivative is refused in C and where there is more than one tile, and so is a network that changes between
-    the forward and the backward pass. Under `torch.compile` the messages of all edges are built at once.
+    A second derivative raises in C and where there is more than one tile. A network that changes between the forward
+    and the backward pass raises too. Under `torch.compile` the messages of all edges are built at once.
+
+    >>> import torch
+    >>> path = Neighbors.from_edge_index(torch.tensor([[0, 1], [1, 2]]), 3)
+    >>> h = torch.tensor([[1.0], [-3.0], [4.0]])
+    >>> tiled_aggregate(nn.ReLU(), h, h, path).flatten().tolist()
+    [0.0, 0.0, 1.0]
     """
     _check_call(network, reduce, combine)
     _check_ends(query, key, neighbors, combine)

@@ -218,7 +218,7 @@ def _state(network: nn.Module) -> list[object]:
 
 def _grad_of_message(grad: Tensor, winner: Tensor | None, tile: Tile) -> Tensor:
     """The gradient of each message of the tile; with max, 0 for messages that are not the maximum."""
-    if winner is not None and native.takes_rows(grad):
+    if winner is not None and native.can_run_rows(grad):
         return native.won_rows(grad, winner, tile.target, tile.start)
     grad_message = grad.index_select(-2, tile.target)
     if winner is None:

@@ -87,7 +87,7 @@ class Plan:
         """The input of the network for the edges of a tile, `[*batch, tile, d_in]`."""
         query, key, table, _ = inputs
         given = [tensor for tensor in (query, key, table) if tensor is not None]
-        if self.combine == "add" and not _needs_torch(given) and native.takes_rows(*given):
+        if self.combine == "add" and not _needs_torch(given) and native.can_run_rows(*given):
             return native.gather_add(query, key, table, tile.target, tile.source, tile.row)
         return COMBINE[self.combine](
             query.index_select(-2, tile.target),
@@ -149,7 +149,7 @@ def add_rows_into(total: Tensor, index: Tensor, rows: Tensor) -> None:
     if rows.dim() > total.dim():
         rows = rows.flatten(0, -total.dim() - 1).sum(0)
     rows = rows.to(total.dtype)
-    if native.takes_rows(total, rows):
+    if native.can_run_rows(total, rows):
         native.add_rows(total, index, rows)
     else:
         total.index_add_(-2, index, rows)
@@ -191,7 +191,7 @@ def _first_max(message: Tensor, segment: Tensor, num_segments: int) -> Tensor:
 
 def _raise_max(top: Tensor, winner: Tensor, tile: Tile, message: Tensor) -> None:
     """Update the maxima with the messages of a tile, and the places of the edges that hold the maxima."""
-    if native.takes_rows(message):
+    if native.can_run_rows(message):
         native.max_rows(top, winner, tile.target, message, tile.start)
         return
     # Only the targets of this tile are read and written, however many other nodes there are.

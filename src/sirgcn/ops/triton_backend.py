@@ -1,6 +1,7 @@
 """The backend `triton` of `sir_aggregate`: the edge loop on the GPU, or on the CPU in Triton's interpreter.
 
-Triton is imported at the first call: it costs more than the rest of this package, and many machines have no use for it.
+Triton is imported at the first call, because its import takes longer than that of the rest of this package, and many
+machines never use it.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ DEVICES = ("cuda", "cpu") if _INTERPRETED else ("cuda",)
 def _unavailable() -> str | None:
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"
-    # Not is_available(): that starts CUDA, after which a forked process cannot use it.
+    # is_available() would initialise CUDA, and then a forked process could not use it.
     if not _INTERPRETED and torch.cuda.device_count() == 0:
         return "torch finds no CUDA device"
     return None
@@ -32,19 +33,20 @@ def _unavailable() -> str | None:
 
 UNAVAILABLE: str | None = _unavailable()
 
-# Edges that a row may have before it is split, so that a hub is shared out; a chain of that many loads is short.
+# The most edges of a row that is not split. Longer rows are shared by several programs, so that a hub delays no one.
 _SEGMENT = 256
-# Channels of a tile, and elements of a program: four for every thread of four warps, so that a thread loads 16 bytes.
+# The most channels of a tile, and the elements of a program: four for each thread of four warps, so that a thread loads
+# 16 bytes.
 _MAX_CHANNELS = 128
 _ELEMENTS = 512
-# Partial sums of a long row that are loaded at once.
+# How many partial sums of a long row are loaded at once.
 _WINDOWS = 16
 
 
 def forward(
     query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms, activation: Activation, save: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The output and, with `save`, the sums of derivatives a_u * sum of w * b_v * sigma'(z), both `[targets, d]`."""
+    """The output and, with `save`, the slopes a_u * sum of w * b_v * sigma'(z), both `[targets, d]`."""
     from sirgcn.ops import triton_kernels as kernels
 
     neighbors.check_frozen()

@@ -42,7 +42,7 @@ def plainest() -> Iterator[None]:
         off(adjacency, "is_row_by_row")
         off(rows, "is_row_by_row")
         off(parts, "acts_alike")
-        off(native, "takes_rows")
+        off(native, "can_run_rows")
         stack.enter_context(patch.object(linear, "USES_ONEDNN", False))
         stack.enter_context(patch.object(native, "UNAVAILABLE", "this is the plainest route"))
         only = {"reference": backend.BACKENDS["reference"]}

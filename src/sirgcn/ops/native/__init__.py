@@ -1,7 +1,7 @@
-"""The C code, on the CPU, with the threads of torch.
+"""The C code, which runs on the CPU with the threads of torch.
 
-It takes addresses, sizes and strides, so that one build serves every version of torch. It is compiled when the package
-is built; where that failed, `UNAVAILABLE` says why, and torch does the work.
+Its functions are called with addresses, sizes and strides, so that one build works with every version of torch. The
+code is compiled when the package is built. Where that failed, `UNAVAILABLE` holds the reason, and torch does the work.
 """
 
 import os
@@ -20,10 +20,10 @@ except ImportError as error:
     UNAVAILABLE = f"the C extension was not built ({error}); install from source with a C compiler"
 
 DTYPES: dict[torch.dtype, int] = {}
-"""The stored dtypes that the kernels know, by their numbers there."""
+"""The number of each stored dtype in the kernels."""
 
 ACTIVATION_NUMBERS: dict[str, int] = {}
-"""The activations by their numbers in the kernels."""
+"""The number of each activation in the kernels."""
 
 if UNAVAILABLE is None:
     DTYPES = {getattr(torch, name): number for number, name in enumerate(_kernels.dtypes())}
@@ -35,17 +35,17 @@ if UNAVAILABLE is None:
             "complete the shorter list and build the package again"
         )
 
-# Elements below which waking a thread costs more than it saves.
+# With fewer elements, waking a thread costs more time than it saves.
 _ONE_THREAD = 2**16
 
 
 def threads_for(elements: int) -> int:
-    """The number of threads for that much work: torch's, or one."""
+    """The number of threads for this many elements: that of torch, or one."""
     return 1 if elements < _ONE_THREAD else torch.get_num_threads()
 
 
 def limit_isa(name: str) -> None:
-    """Use no instruction set wider than the one named (avx512, avx2, baseline, scalar), as `SIRGCN_ISA` does."""
+    """Use no instruction set wider than the named one (avx512, avx2, baseline, scalar), as `SIRGCN_ISA` does."""
     if UNAVAILABLE is not None:
         raise RuntimeError(f"SIRGCN_ISA: there is no instruction set to choose from: {UNAVAILABLE}")
     if not _kernels.limit_isa(name):
@@ -64,10 +64,10 @@ def describe() -> str:
 
 
 def group(edge_index: Tensor, num_sources: int, num_targets: int) -> tuple[tuple[int, int], list[Tensor]]:
-    """The edges grouped by target and by source: ptr, node and edge of each, int32 where that is wide enough.
+    """The edges grouped by target and by source: ptr, node and edge of each grouping, int32 where that is wide enough.
 
-    First comes the place of the first source and of the first target that are out of range, -1 where there is none;
-    otherwise the groupings mean nothing.
+    Before the groupings come the places of the first source and the first target that are out of range, -1 for none.
+    If one of them is not -1, the groupings are meaningless.
     """
     edges = edge_index.size(1)
     source, target = in_one_piece(edge_index)
@@ -98,10 +98,18 @@ def group(edge_index: Tensor, num_sources: int, num_targets: int) -> tuple[tuple
 def refine(
     kind: Tensor, by_target: tuple[Tensor, Tensor, Tensor], edge_kind: Tensor | None, edge_kinds: int, most: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor] | None:
-    """A round of colour refinement on kinds, int64 and at least 0, and edges grouped by target: (ptr, node, edge).
+    """One round of colour refinement; None where it would give more kinds than `most`.
 
-    Every node's new kind, a node of each new kind, their numbers, the edges `[2, E]` from the old kinds to each new
-    one, and the kinds of these edges, 0 without any; None where there are more kinds than `most`.
+    Args:
+        kind: the kind of every node, int64 and at least 0.
+        by_target: the edges grouped by target: (ptr, node, edge).
+        edge_kind: the kind of every edge; None where all edges are of kind 0.
+        edge_kinds: how many kinds of edges there are.
+        most: the most kinds that pay off.
+
+    Returns:
+        The new kind of every node, one node of each new kind, the number of nodes of each new kind, the edges `[2, E]`
+        from the old kinds to each new kind, and the kinds of these edges.
     """
     ptr, node, edge = by_target
     kind, edge_kind = kind.contiguous(), None if edge_kind is None else edge_kind.to(torch.int64).contiguous()
@@ -131,7 +139,7 @@ def refine(
 
 
 def gather_add(query: Tensor, key: Tensor, term: Tensor | None, target: Tensor, source: Tensor, row: Tensor) -> Tensor:
-    """query[target] + key[source] + term[row], a row for every edge."""
+    """query[target] + key[source] + term[row], one row per edge."""
     query, key = in_one_piece(query), in_one_piece(key)
     term = None if term is None else in_one_piece(term)
     out = query.new_empty(target.numel(), query.size(1))
@@ -174,8 +182,11 @@ def won_rows(grad: Tensor, winner: Tensor, index: Tensor, start: int) -> Tensor:
     return out
 
 
-def takes_rows(*tensors: Tensor) -> bool:
-    """Whether `add_rows` and `max_rows` can work on these tensors: two dimensions, float32 or float64, on the CPU."""
+def can_run_rows(*tensors: Tensor) -> bool:
+    """Whether the row functions of this module can run on these tensors.
+
+    They can if all tensors are plain CPU matrices of one dtype, float32 or float64.
+    """
     return (
         UNAVAILABLE is None
         and all(t.dim() == 2 and t.dtype == tensors[0].dtype and is_open(t) for t in tensors)
@@ -191,7 +202,7 @@ def _columns(
     winner: Tensor | None = None,
     start: int = 0,
 ) -> None:
-    """One of the functions above: a row of `source` or of `out` for every entry of the index."""
+    """Run one of the row kernels: it handles a row of `source` or of `out` for every entry of the index."""
     source, index = in_one_piece(source), index.contiguous()
     count, width = index.numel(), source.size(1)
     (source_at, source_stride), (out_at, out_stride) = rows(source), rows(out)

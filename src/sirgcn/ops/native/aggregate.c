@@ -1,4 +1,4 @@
-/* The aggregation: how its work is cut into items, and how the parts of a group that several items share are added. */
+/* The aggregation: how its work is divided into items, and how the partial sums of a group that several items share are added. */
 #include "aggregate.h"
 
 #include <stdlib.h>
@@ -37,15 +37,15 @@ static void sum_table(void *context, int64_t type, int worker) {
         add_row(to, (char *)job->table_partial + (item * job->types + type) * row, job->width, a->real);
 }
 
-/* Edges and groups of one item. It is the same for every number of threads, so that sums are too. */
+/* Edges and groups of one item. It does not depend on the number of threads, so that sums do not either. */
 #define ITEM 1024
-/* Parts of a table's gradient: few, as each holds a whole table. */
+/* The most partial gradients of a table. They are few, because each has the size of the whole table. */
 #define TABLE_ITEMS 64
 
-/* A result of more bytes has left the cache before anyone reads it. */
+/* A larger result has left the cache before it is read again. */
 #define LARGE (24 << 20)
 
-/* Whether results are so large, and their rows so aligned, that they go past the cache. */
+/* Whether results are large enough, and their rows aligned, so that they are written past the cache. */
 static int streams(const Job *job, int real) {
     const int edge_rows = job->grad_term && !job->edge_type;
     const int64_t row = job->width * real, rows = edge_rows && job->edges > job->groups ? job->edges : job->groups;
@@ -60,7 +60,7 @@ int run_aggregate(Job *job, int dtype, int backward, int activation, int threads
     const int rows = !backward && job->slope_sum ? 2 : 1;
     job->item = ITEM;
     if (with_table && units > ITEM * TABLE_ITEMS) job->item = (units + TABLE_ITEMS - 1) / TABLE_ITEMS;
-    /* A table larger than what the edges of an item would fill is not worth an item of its own. */
+    /* An item does not get a table of its own if the table is larger than what the item's edges would fill. */
     if (with_table && job->item < job->types) job->item = job->types;
     job->num_items = (units + job->item - 1) / job->item;
     if (units == 0 || job->width == 0) {

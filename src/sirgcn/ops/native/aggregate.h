@@ -4,7 +4,7 @@
 
 #include "job.h"
 
-/* 0, or -1 where there is no memory. */
+/* Returns 0, or -1 if memory is short. */
 __attribute__((visibility("hidden"))) int run_aggregate(Job *job, int dtype, int backward, int activation, int threads);
 
 #endif

@@ -16,7 +16,7 @@ if UNAVAILABLE is None:
 def forward(
     query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms, activation: Activation, save: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The output and, with `save`, the sums of derivatives a_u * sum of w * b_v * sigma'(z), both `[targets, d]`."""
+    """The output and, with `save`, the slopes a_u * sum of w * b_v * sigma'(z), both `[targets, d]`."""
     neighbors.check_frozen()
     dtype = query.dtype
     query, key = _rows(query), _rows(key)
@@ -35,14 +35,14 @@ def backward(
     activation: Activation,
     needs: Needs,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The gradients in one pass over the edges grouped by source: every key's row is written by one thread."""
+    """The gradients, in one pass over the edges grouped by source. One thread writes each row of the key's gradient."""
     neighbors.check_frozen()
     dtype = accumulation_dtype(query.dtype)
     query, key, grad = _rows(query), _rows(key), _rows(cast(opened(grad), query.dtype))
     grad_key = key.new_empty(key.shape, dtype=dtype)
     grad_edge = grad_weight = None
     if terms.edge is not None and needs.edge:
-        # An edge writes its own row; a table's rows are summed by the kernel, which has no edges to learn of it from.
+        # With edges, the kernel writes every row. Without edges, it would leave the rows of a table unset.
         make = key.new_empty if neighbors.num_edges else key.new_zeros
         grad_edge = make(terms.edge.shape, dtype=dtype)
     if terms.edge_weight is not None and needs.edge_weight:
@@ -107,7 +107,7 @@ def _run(
 
 
 def _rows(tensor: Tensor) -> Tensor:
-    """The tensor with rows that lie in one piece, in a dtype that the kernels know."""
+    """The tensor with contiguous rows, in a dtype that the kernels know."""
     if tensor.dtype not in DTYPES:
         tensor = tensor.to(accumulation_dtype(tensor.dtype))
     return in_one_piece(tensor)

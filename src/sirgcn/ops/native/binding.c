@@ -1,5 +1,5 @@
-/* The Python module. It knows nothing of torch: tensors come as addresses, sizes and strides, and one build serves every
-   version. A function fills a structure from its keyword arguments and hands it to the C code, without Python's lock. */
+/* The Python module. It knows nothing of torch: tensors arrive as addresses, sizes and strides, so that one build works with every
+   version. A function fills a structure from its keyword arguments, releases Python's lock, and calls the C code. */
 #include "aggregate.h"
 #include "fields.h"
 #include "grouping.h"
@@ -36,7 +36,7 @@ static PyObject *none_unless(int failed) {
     Py_RETURN_NONE;
 }
 
-/* Every function below has this form; `arguments` is what it was called with. */
+/* Every function below has this form. `arguments` are those of the call. */
 #define FUNCTION(name)                                                                                       \
     static PyObject *call_##name(Arguments arguments);                                                       \
     static PyObject *py_##name(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {   \
@@ -50,8 +50,8 @@ typedef struct {
     int backward, dtype, activation, threads;
 } AggregateCall;
 
-#define JOB(kind, member) FIELD_NAMED(#member, AggregateCall, job.member, FIELD_##kind, 0)
-#define OPTIONAL_JOB(kind, member) FIELD_NAMED(#member, AggregateCall, job.member, FIELD_##kind, 1)
+#define JOB(type, member) FIELD_NAMED(#member, AggregateCall, job.member, FIELD_##type, 0)
+#define OPTIONAL_JOB(type, member) FIELD_NAMED(#member, AggregateCall, job.member, FIELD_##type, 1)
 
 FUNCTION(aggregate) {
     static const Field fields[] = {
@@ -80,8 +80,8 @@ typedef struct {
     int backward, dtype, threads;
 } NetworkCall;
 
-#define NET(kind, member) FIELD_NAMED(#member, NetworkCall, net.member, FIELD_##kind, 0)
-#define OPTIONAL_NET(kind, member) FIELD_NAMED(#member, NetworkCall, net.member, FIELD_##kind, 1)
+#define NET(type, member) FIELD_NAMED(#member, NetworkCall, net.member, FIELD_##type, 0)
+#define OPTIONAL_NET(type, member) FIELD_NAMED(#member, NetworkCall, net.member, FIELD_##type, 1)
 
 static int is_network(const char *function, const NetworkCall *call) {
     return is_dtype(function, call->dtype, 0) && is_activation(function, "first", call->net.first) &&
@@ -125,7 +125,7 @@ typedef struct {
     int threads;
 } GroupingCall;
 
-#define GROUPING(name, member, kind) FIELD_NAMED(name, GroupingCall, grouping.member, FIELD_##kind, 0)
+#define GROUPING(name, member, type) FIELD_NAMED(name, GroupingCall, grouping.member, FIELD_##type, 0)
 
 FUNCTION(group) {
     static const Field fields[] = {
@@ -150,7 +150,7 @@ typedef struct {
     int threads;
 } ColumnsCall;
 
-#define COLUMNS(kind, member) FIELD_NAMED(#member, ColumnsCall, columns.member, FIELD_##kind, 0)
+#define COLUMNS(type, member) FIELD_NAMED(#member, ColumnsCall, columns.member, FIELD_##type, 0)
 
 static PyObject *call_columns(const char *function, void (*work)(Columns *, int), Arguments arguments) {
     static const Field fields[] = {
@@ -178,8 +178,8 @@ typedef struct {
     int threads;
 } GatherCall;
 
-#define GATHER(kind, member) FIELD_NAMED(#member, GatherCall, gather.member, FIELD_##kind, 0)
-#define OPTIONAL_GATHER(kind, member) FIELD_NAMED(#member, GatherCall, gather.member, FIELD_##kind, 1)
+#define GATHER(type, member) FIELD_NAMED(#member, GatherCall, gather.member, FIELD_##type, 0)
+#define OPTIONAL_GATHER(type, member) FIELD_NAMED(#member, GatherCall, gather.member, FIELD_##type, 1)
 
 FUNCTION(gather_add) {
     static const Field fields[] = {
@@ -221,8 +221,8 @@ typedef struct {
     int dtype, threads;
 } SoftmaxCall;
 
-#define SOFTMAX(kind, member) FIELD_NAMED(#member, SoftmaxCall, softmax.member, FIELD_##kind, 0)
-#define OPTIONAL_SOFTMAX(kind, member) FIELD_NAMED(#member, SoftmaxCall, softmax.member, FIELD_##kind, 1)
+#define SOFTMAX(type, member) FIELD_NAMED(#member, SoftmaxCall, softmax.member, FIELD_##type, 0)
+#define OPTIONAL_SOFTMAX(type, member) FIELD_NAMED(#member, SoftmaxCall, softmax.member, FIELD_##type, 1)
 
 static void softmax_block(void *context, int64_t block, int worker) {
     const SoftmaxCall *call = context;
@@ -253,8 +253,8 @@ typedef struct {
     int dtype, threads;
 } NormCall;
 
-#define NORM(kind, member) FIELD_NAMED(#member, NormCall, norm.member, FIELD_##kind, 0)
-#define OPTIONAL_NORM(kind, member) FIELD_NAMED(#member, NormCall, norm.member, FIELD_##kind, 1)
+#define NORM(type, member) FIELD_NAMED(#member, NormCall, norm.member, FIELD_##type, 0)
+#define OPTIONAL_NORM(type, member) FIELD_NAMED(#member, NormCall, norm.member, FIELD_##type, 1)
 
 FUNCTION(norm) {
     static const Field fields[] = {

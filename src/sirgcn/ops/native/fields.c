@@ -8,7 +8,7 @@ static int refuse(const char *function, const char *argument, const char *reason
     return 0;
 }
 
-/* The field of a name: the expected one, else wherever it is; -1 for none. */
+/* The place of the field with this name: first the expected place, then all others; -1 if there is none. */
 static int find_field(const Field *fields, int num_fields, int expected, const char *name) {
     if (expected < num_fields && !strcmp(fields[expected].name, name)) return expected;
     for (int i = 0; i < num_fields; i++)

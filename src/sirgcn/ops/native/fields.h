@@ -1,4 +1,4 @@
-/* Structures filled from the keyword arguments of a call in Python, field by field and by name. */
+/* Structures that are filled from the keyword arguments of a call in Python, by the names of their fields. */
 #ifndef SIRGCN_FIELDS_H
 #define SIRGCN_FIELDS_H
 
@@ -13,7 +13,7 @@ typedef enum { FIELD_INT, FIELD_INT64, FIELD_DOUBLE, FIELD_ADDRESS } FieldType;
 typedef struct {
     const char *name;
     FieldType type;
-    int is_optional; /* 0 or null where the call leaves it out */
+    int is_optional; /* it is 0 or null if the call leaves it out */
     size_t offset;
 } Field;
 
@@ -23,15 +23,15 @@ typedef struct {
 #define ADDRESS(structure, member) FIELD_NAMED(#member, structure, member, FIELD_ADDRESS, 0)
 #define OPTIONAL_ADDRESS(structure, member) FIELD_NAMED(#member, structure, member, FIELD_ADDRESS, 1)
 
-/* What a call brings: values behind `count` positional ones, and the names of the values. */
+/* The arguments of a call: `count` positional values, then the keyword values, whose names are in `names`. */
 typedef struct {
     PyObject *const *values;
     Py_ssize_t count;
     PyObject *names;
 } Arguments;
 
-/* 1, or 0 with a TypeError that names the function and the argument: one that is unknown, missing, given twice or of a wrong
-   type. Arguments in the order of the fields are found at once, others by a search. At most 64 fields. */
+/* Returns 1, or 0 with a TypeError that names the function and the argument that is unknown, missing, given twice or of a wrong
+   type. Arguments in the order of the fields are found at once, others by a search. There are at most 64 fields. */
 __attribute__((visibility("hidden"))) int
 fill(void *structure, const char *function, const Field *fields, int num_fields, Arguments arguments);
 

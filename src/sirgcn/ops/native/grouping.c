@@ -12,7 +12,7 @@ static inline void put(void *p, int wide, int64_t i, int64_t value) {
         ((int32_t *)p)[i] = (int32_t)value;
 }
 
-/* A counting sort by one end, which keeps the input's order within a group. */
+/* A counting sort by one end, which keeps the order of the input within a group. */
 static void group_by(void *context, int64_t side, int worker) {
     (void)worker;
     Grouping *g = context;
@@ -48,7 +48,7 @@ static void group_by(void *context, int64_t side, int worker) {
     free(next);
 }
 
-/* Waking a thread costs more than sorting a few edges. */
+/* With fewer edges, waking a thread takes longer than sorting them. */
 #define FEW_EDGES 8192
 
 void run_grouping(Grouping *g, int threads) { run(group_by, g, 2, g->edges > FEW_EDGES ? threads : 1); }

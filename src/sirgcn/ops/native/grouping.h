@@ -11,7 +11,7 @@ typedef struct {
     int64_t edges, sizes[2];
     void *ptr[2], *node[2], *edge[2];
     int64_t bad[2]; /* the first entry out of range, or -1 */
-    int failed; /* there was no memory */
+    int failed; /* memory was short */
 } Grouping;
 
 __attribute__((visibility("hidden"))) void run_grouping(Grouping *g, int threads);

@@ -1,6 +1,8 @@
-/* The kernels of one instruction set, for all dtypes: the template of the isa_*.c files. Before it is included: ISA(x) names,
-   TARGET (what the compiler may use beyond the platform's baseline; x86 only), BYTES of a vector, WIDE_TILE and
-   WIDE_SLOPE_TILE; TALL_ROWS and WIDE_ROWS of a matrix product, by two and by three vectors. */
+/* The kernels of one instruction set, for all dtypes: the template of the isa_*.c files. These must be defined before:
+   - ISA(x), which makes names
+   - TARGET, what the compiler may use beyond the platform's baseline; x86 only
+   - BYTES of a vector, WIDE_TILE and WIDE_SLOPE_TILE
+   - TALL_ROWS and WIDE_ROWS, the rows of a block of a matrix product that is two or three vectors wide */
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -12,7 +14,7 @@
 
 #if !defined(TARGET) || defined(__x86_64__)
 
-/* SIRGCN_LOWER_VECTORS: a test build, wide vectors on any machine. */
+/* SIRGCN_LOWER_VECTORS is for tests: the compiler emulates wide vectors on any machine. */
 #if defined(TARGET) && !defined(SIRGCN_LOWER_VECTORS)
 #define PRAGMA(x) _Pragma(#x)
 #ifdef __clang__
@@ -26,7 +28,7 @@ FOR_TARGET(TARGET)
 #include "network.h"
 #include "softmax.h"
 
-/* max(a, z) and min(a, z), with NaN where z is NaN: the machine's give their second operand then. */
+/* max(a, z) and min(a, z), with NaN where z is NaN: in that case the instructions return their second operand. */
 #if defined(__AVX512F__) && BYTES == 64
 #define STREAM_F32(p, v) _mm512_stream_ps(p, (__m512)(v))
 #define STREAM_F64(p, v) _mm512_stream_pd(p, (__m512d)(v))

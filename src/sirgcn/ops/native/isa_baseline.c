@@ -1,4 +1,4 @@
-/* What every machine of the platform has. */
+/* The instructions that every machine of the platform has. */
 #define ISA(x) baseline_##x
 #define BYTES 16
 #define WIDE_TILE 8

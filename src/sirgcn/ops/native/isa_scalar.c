@@ -1,4 +1,4 @@
-/* Rows narrower than a vector. */
+/* Scalar code, for rows narrower than a vector. */
 #define ISA(x) scalar_##x
 #define BYTES 4
 #define WIDE_TILE 1

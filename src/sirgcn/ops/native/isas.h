@@ -11,20 +11,20 @@ typedef struct {
     const char *name;
     int bytes; /* of a vector */
     KernelTable kernels;
-    /* Of float32 and float64. */
+    /* The tables below have an entry for float32 and one for float64. */
     const NetworkKernels *const *network;
     const SoftmaxKernel *softmax;
 } Isa;
 
 __attribute__((visibility("hidden"))) void find_isas(void);
 
-/* Those in use, from the widest on; null past the last one. */
+/* The instruction sets in use, the widest first; null after the last one. */
 __attribute__((visibility("hidden"))) const Isa *isa_at(int place);
 
-/* Use none wider than the one of this name; 0 if this machine lacks it. */
+/* Use no instruction set wider than the one of this name. Returns 0 if this machine lacks it. */
 __attribute__((visibility("hidden"))) int limit_isa(const char *name);
 
-/* The edge loop for rows of this width: rows narrower than a vector take the next instruction set. */
+/* The edge loop for rows of this width. For rows narrower than a vector it comes from the next instruction set. */
 __attribute__((visibility("hidden"))) Kernel find_kernel(int dtype, int backward, int activation, int64_t width);
 
 #endif

@@ -47,12 +47,12 @@ INLINE void NAME(put)(const Job *job, REAL *p, V v, int partial) {
 #include "vecmath.h"
 
 /* sigma and its derivative at z; what is not used is not computed. */
-INLINE void NAME(activate)(int kind, V z, V slope, V *value, V *derivative) {
+INLINE void NAME(activate)(int sigma, V z, V slope, V *value, V *derivative) {
     const V zero = NAME(splat)(0), one = NAME(splat)(1), half = NAME(splat)((REAL)0.5);
     const M positive = (M)(z > zero);
     V f = z, df = one;
     (void)slope, (void)half;
-    switch (kind) {
+    switch (sigma) {
 #define ACTIVATION(constant, name, ...) case constant: { __VA_ARGS__; break; }
 #include "activations.def"
 #undef ACTIVATION
@@ -62,11 +62,11 @@ INLINE void NAME(activate)(int kind, V z, V slope, V *value, V *derivative) {
 }
 
 /* g * sigma'(z) */
-INLINE V NAME(times_slope)(int kind, V z, V slope, V g, V *f) {
+INLINE V NAME(times_slope)(int sigma, V z, V slope, V g, V *f) {
     V df;
-    NAME(activate)(kind, z, slope, f, &df);
-    if (kind == IDENTITY) return g;
-    if (kind == RELU) return (V)((M)(z > NAME(splat)(0)) & (M)g);
+    NAME(activate)(sigma, z, slope, f, &df);
+    if (sigma == IDENTITY) return g;
+    if (sigma == RELU) return (V)((M)(z > NAME(splat)(0)) & (M)g);
     return g * df;
 }
 
@@ -96,7 +96,7 @@ INLINE void NAME(fetch)(const STORED *row, int n) {
 #define NODE(i) index_at(job->node, plain ? 0 : job->wide_index, i)
 
 /* out[g] = self_weight[g] * sum over the span of w * sigma(self[g] + other[node] + term), for the n vectors from channel c on. */
-INLINE void NAME(forward_tile)(const Job *job, const Span *span, int64_t c, const int n, int kind, int plain, int slopes) {
+INLINE void NAME(forward_tile)(const Job *job, const Span *span, int64_t c, const int n, int sigma, int plain, int slopes) {
     const V slope = NAME(splat)((REAL)job->slope);
     V self[MAX_TILE], sum[MAX_TILE], dsum[MAX_TILE];
     M count[MAX_TILE];
@@ -123,7 +123,7 @@ INLINE void NAME(forward_tile)(const Job *job, const Span *span, int64_t c, cons
         for (int t = 0; t < n; t++) {
             V f, df, z = self[t] + NAME(load)(met + AT(t));
             if (!plain && term) z += NAME(load)(term + AT(t));
-            NAME(activate)(kind, z, slope, &f, &df);
+            NAME(activate)(sigma, z, slope, &f, &df);
             sum[t] += plain ? f : f * w;
             if (!slopes) continue;
             if (plain) /* the slope is 1 or the same number: it is enough to count, and true is -1 */
@@ -144,7 +144,7 @@ INLINE void NAME(forward_tile)(const Job *job, const Span *span, int64_t c, cons
         NAME(put)(job, out + AT(t), sum[t] * a, span->begun);
         if (slopes && plain) {
             V ones = __builtin_convertvector(count[t], NAME(vec)), others = edges - ones;
-            dsum[t] = kind == IDENTITY ? NAME(splat)(edges) : kind == RELU ? ones : ones + slope * others;
+            dsum[t] = sigma == IDENTITY ? NAME(splat)(edges) : sigma == RELU ? ones : ones + slope * others;
         }
         if (slopes) NAME(put)(job, slope_out + AT(t), dsum[t] * a, span->begun);
     }
@@ -152,7 +152,7 @@ INLINE void NAME(forward_tile)(const Job *job, const Span *span, int64_t c, cons
 
 /* out[g] = self_weight[g] * sum over the span of w * grad[node] * sigma'(self[g] + other[node] + term), with groups by source;
    the gradients of the edge term and of the edge weights are left on the way. */
-INLINE void NAME(backward_tile)(const Job *job, const Span *span, int64_t c, const int n, int kind, int plain) {
+INLINE void NAME(backward_tile)(const Job *job, const Span *span, int64_t c, const int n, int sigma, int plain) {
     const int table = job->table_partial != 0, weighs = job->grad_weight != 0;
     /* Elements that the vector before has dealt with already are not added twice. */
     M fresh[MAX_TILE];
@@ -197,14 +197,14 @@ INLINE void NAME(backward_tile)(const Job *job, const Span *span, int64_t c, con
         V dot = NAME(splat)(0);
         for (int t = 0; t < n; t++) {
             V f, g = NAME(load)(grad + AT(t));
-            if (plain && kind != IDENTITY) { /* q + k > 0 where q > -k */
+            if (plain && sigma != IDENTITY) { /* q + k > 0 where q > -k */
                 M positive = (M)(NAME(load)(met + AT(t)) > -self[t]);
-                sum[t] += kind == RELU ? (V)(positive & (M)g) : NAME(pick)(positive, g, g * slope);
+                sum[t] += sigma == RELU ? (V)(positive & (M)g) : NAME(pick)(positive, g, g * slope);
                 continue;
             }
             V z = self[t] + NAME(load)(met + AT(t));
             if (!plain && term) z += NAME(load)(term + AT(t));
-            V gz = NAME(times_slope)(kind, z, slope, g, &f);
+            V gz = NAME(times_slope)(sigma, z, slope, g, &f);
             if (!plain) gz *= w;
             sum[t] += gz;
             if (!plain && term_grad) {
@@ -230,7 +230,7 @@ INLINE void NAME(backward_tile)(const Job *job, const Span *span, int64_t c, con
 
 /* A row in tiles of nearly equal numbers of vectors, which the compiler knows. What a cheap sigma costs is the way to the rows,
    which large tiles and a loop without weights shorten; a costly one gains nothing from them, and the library stays small. */
-#define CHEAP (SLOPE_IS_SIGN(kind) && MAX_TILE > 2)
+#define CHEAP (SLOPE_IS_SIGN(sigma) && MAX_TILE > 2)
 #define CALL(n, call) case n: if ((n) <= MAX_TILE && (CHEAP || (n) <= 2)) { call(n); } break;
 #define TILES(call, most)                                                                                               \
     for (int64_t done = 0, vectors = (job->width + LANES - 1) / LANES; done < vectors;) {                               \
@@ -243,8 +243,8 @@ INLINE void NAME(backward_tile)(const Job *job, const Span *span, int64_t c, con
         done += size;                                                                                                   \
     }
 
-#define FORWARD(n) NAME(forward_tile)(job, &span, c, n, kind, plain, slopes)
-#define BACKWARD(n) NAME(backward_tile)(job, &span, c, n, kind, plain)
+#define FORWARD(n) NAME(forward_tile)(job, &span, c, n, sigma, plain, slopes)
+#define BACKWARD(n) NAME(backward_tile)(job, &span, c, n, sigma, plain)
 /* Group by group, so that rows are read and written from end to end. */
 #define SPANS(call, most)                                                                                               \
     for (Span span = {.item = item, .group = group_of_unit(job, item * job->item), .stop = -1}; next_span(job, &span);) \
@@ -252,7 +252,7 @@ INLINE void NAME(backward_tile)(const Job *job, const Span *span, int64_t c, con
 
 #define DEFINE(label, activation)                                                                                       \
     static void NAME(forward_##label)(const Job *job, int64_t item) {                                                   \
-        enum { kind = activation };                                                                                     \
+        enum { sigma = activation };                                                                                     \
         const int is_plain = PLAIN;                                                                                     \
         if (is_plain && job->slope_sum) { enum { plain = 1, slopes = 1 }; SPANS(FORWARD, MAX_SLOPE_TILE) }              \
         else if (is_plain) { enum { plain = 1, slopes = 0 }; SPANS(FORWARD, MAX_TILE) }                                 \
@@ -261,7 +261,7 @@ INLINE void NAME(backward_tile)(const Job *job, const Span *span, int64_t c, con
         FENCE(job);                                                                                                     \
     }                                                                                                                   \
     static void NAME(backward_##label)(const Job *job, int64_t item) {                                                  \
-        enum { kind = activation };                                                                                     \
+        enum { sigma = activation };                                                                                     \
         const int is_plain = PLAIN;                                                                                     \
         if (is_plain) { enum { plain = 1 }; SPANS(BACKWARD, MAX_TILE) }                                                 \
         else { enum { plain = 0 }; SPANS(BACKWARD, MAX_TILE) }                                                          \

@@ -1,4 +1,4 @@
-/* Memory by the piece, all given back at once. */
+/* Pieces of memory that are freed together. */
 #ifndef SIRGCN_MEMORY_H
 #define SIRGCN_MEMORY_H
 
@@ -17,7 +17,7 @@ typedef struct {
     int count, failed;
 } Memory;
 
-/* In whole cache lines; null where there is none. */
+/* A piece in whole cache lines; null if memory is short. */
 static inline void *take(Memory *memory, int64_t bytes) {
     void *piece = aligned_alloc(LINE, rounded_up(most(bytes, 1), LINE));
     if (!piece) memory->failed = 1;

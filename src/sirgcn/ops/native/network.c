@@ -1,22 +1,23 @@
-/* The message network: how its work is cut into blocks, where its scratch lies, and which thread takes which. The cut depends
-   on the widths and on the edges, never on the threads, so that sums have the same bits on any number of them; scratch grows
-   with the widths and the threads, never with the edges. */
+/* The message network: how its work is divided into blocks and threads, and where its scratch lies. The division depends on the
+   widths and on the edges, never on the threads, so that sums have the same bits for any number of threads. Scratch grows with the
+   widths and the threads, never with the edges. */
 #include "memory.h"
 #include "network.h"
 #include "threads.h"
 
-/* Blocks are multiples of every kernel's rows (4, 6, 8 and 12). z, its pre-activation and y of one take half a megabyte at
-   most, half a usual second cache; wider ones are not made shorter than 96, or dW would be read and written too often. */
+/* Blocks are multiples of the rows of every kernel (4, 6, 8 and 12). z, its pre-activation and y of a block need at most half a
+   megabyte, which is half of a usual second cache. Blocks of wide rows have at least 96 rows, because dW would otherwise be read and
+   written too often. */
 #define ROW_STEP 24
 #define MOST_ROWS 240
 #define LEAST_ROWS 96
 #define BLOCK_BYTES (512 << 10)
-/* Enough for any load to be shared out, and few enough that their rows are no scratch to speak of. */
+/* Enough items to balance any load, and few enough that their rows need little memory. */
 #define MOST_ITEMS 1024
 #define MOST_SLOTS 16
 #define SLOT_BYTES (16 << 20)
-/* Mean number of neighbours from which the winners of max are followed one by one, measured for 16 to 512 channels: 3 to 4 where
-   rows are some vectors long and W and its gradient stay in the second cache, 8 to 12 where either is not so. */
+/* From this mean number of neighbours on, the winners of max are followed one by one. Measured for 16 to 512 channels: 3 to 4 if
+   rows have some vectors and W and its gradient stay in the second cache, otherwise 8 to 12. */
 #define WINNERS_DEGREE 4
 #define WINNERS_DEGREE_NARROW_OR_LARGE 10
 

@@ -1,8 +1,8 @@
-/* What one call of the message network act2(W act1(q_u + k_v + e) + b) reads and writes, and how its work is cut.
+/* What one call of the message network act2(W act1(q_u + k_v + e) + b) reads and writes, and how its work is divided.
 
-   Edges are in the order of their targets and come in blocks of `rows`: the block's inner layer z, its messages y and their
-   gradients stay in a core's second cache from the gather to the last use. Rows of these buffers are padded to whole vectors.
-   A null pointer stands for an absent term or for a gradient that is not wanted. */
+   Edges are in the order of their targets and are processed in blocks of `rows`. The inner layer z of a block, its messages y and
+   their gradients stay in the second cache of a core from the gather to the last use. Rows of these buffers are padded to whole
+   vectors. A null pointer stands for an absent term or for a gradient that is not needed. */
 #ifndef SIRGCN_NETWORK_H
 #define SIRGCN_NETWORK_H
 
@@ -17,7 +17,7 @@ typedef struct {
     int64_t query_stride, key_stride;
     const void *term, *edge_type; /* [E, d_in], or the table [K, d_in] and the type of every edge */
     int wide_type;
-    const void *weight, *bias; /* [d_out, d_in] and [d_out], in one piece */
+    const void *weight, *bias; /* [d_out, d_in] and [d_out], contiguous */
     int64_t d_in, d_out;
     int first, second; /* the activations */
     double first_slope, second_slope;
@@ -30,7 +30,7 @@ typedef struct {
     int64_t grad_stride;
     void *grad_query, *grad_key, *grad_term, *grad_weight, *grad_bias; /* zeroed by the caller */
 
-    /* Below: what the driver makes of it. */
+    /* The driver fills in the members below. */
     int64_t rows;                            /* edges of a block */
     int64_t in_width, out_width;             /* d_in and d_out in whole vectors, at least two */
     int64_t in_stride, out_stride;           /* elements between rows of z and y */
@@ -38,7 +38,7 @@ typedef struct {
     void *shift;                             /* the bias, padded, 0 without one */
     int64_t marked, mark_groups, mark_stride; /* the edges that have marks, a whole number of blocks; words of a block */
     int64_t mark_width;                       /* of these, those that stand for a channel, in whole vectors */
-    /* forward: items of `item` edges; what an item adds to a target that an earlier one began goes to its own row. */
+    /* forward: items of `item` edges. If an earlier item began a target, the item adds to a row of its own. */
     int64_t item, num_items;
     void *partial, *partial_winner;
     /* backward: a tile of `slots` blocks, each with its own gradient of W and b, summed in the end; the gradients of the
@@ -83,10 +83,10 @@ static inline int64_t target_of(const Network *net, int64_t edge) {
     return low;
 }
 
-/* The bytes of marks that a pass can make use of, at most half of the output's: 0 for an act2 whose slope is not that of a sign. */
+/* The bytes of marks that a pass can use, at most half of the bytes of the output; 0 if the slope of act2 is not given by a sign. */
 __attribute__((visibility("hidden"))) int64_t marks_size(Network *net, const NetworkKernels *kernels, int real);
 
-/* 0, or -1 where there is no memory. */
+/* Returns 0, or -1 if memory is short. */
 __attribute__((visibility("hidden"))) int run_network(Network *net, const NetworkKernels *kernels, int real, int backward, int threads);
 
 #endif

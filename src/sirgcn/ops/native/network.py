@@ -1,4 +1,4 @@
-"""The message network act2(W act1(q_u + k_v + e) + b) in C: one call per pass, scratch that no edge adds to."""
+"""The message network act2(W act1(q_u + k_v + e) + b) in C: one call per pass; scratch does not grow with the edges."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,13 +14,13 @@ from sirgcn.ops.neighbors import Neighbors
 if UNAVAILABLE is None:
     import sirgcn.ops.native._kernels as _kernels
 
-# An edge's place within its group, as wide as the numbers beside it.
+# The dtype of an edge's place within its group: as wide as the messages.
 _PLACES = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
 @dataclass(frozen=True, eq=False)
 class Messages:
-    """What is computed, apart from the tensors that get a gradient: the activations, the graph, the reduction."""
+    """The computation apart from the tensors that get a gradient: activations, graph and reduction."""
 
     first: Activation
     second: Activation
@@ -45,8 +45,9 @@ _NOTHING = Inputs(None, None, None, None, None)
 def forward(messages: Messages, inputs: Inputs, save: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The reduced messages `[targets, d_out]` and, for the backward pass, winners and marks.
 
-    With max, the place of every winner within its target's edges, as large as the output; with `save` and a ReLU as
-    act2, one bit per message and channel that says whether it was above 0, as long as these take at most half of that.
+    The winners belong to max: the place of every maximum among the edges of its target, as large as the output. The
+    marks belong to `save` with a ReLU as act2: one bit per message and channel, 1 where the message is above 0. They
+    are kept only if they need at most half of the memory of the output.
     """
     query, weight = inputs.query, inputs.weight
     assert query is not None

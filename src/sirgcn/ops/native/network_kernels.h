@@ -47,20 +47,20 @@ static void NAME(network_pack)(const Network *net) {
     if (net->bias) __builtin_memcpy(net->shift, net->bias, net->d_out * sizeof(REAL));
 }
 
-INLINE void NAME(act_as)(int kind, V slope, int64_t width, const REAL *from, const REAL *shift, REAL *to) {
+INLINE void NAME(act_as)(int sigma, V slope, int64_t width, const REAL *from, const REAL *shift, REAL *to) {
     for (int64_t c = 0; c < width; c += LANES) {
         V f, df, z = NAME(load_real)(from + c);
         if (shift) z += NAME(load_real)(shift + c);
-        NAME(activate)(kind, z, slope, &f, &df);
+        NAME(activate)(sigma, z, slope, &f, &df);
         NAME(store_real)(to + c, f);
     }
 }
 
-INLINE void NAME(slope_as)(int kind, V slope, int64_t width, const REAL *at, const REAL *shift, const REAL *grad, REAL *to) {
+INLINE void NAME(slope_as)(int sigma, V slope, int64_t width, const REAL *at, const REAL *shift, const REAL *grad, REAL *to) {
     for (int64_t c = 0; c < width; c += LANES) {
         V f, z = NAME(load_real)(at + c);
         if (shift) z += NAME(load_real)(shift + c);
-        NAME(store_real)(to + c, NAME(times_slope)(kind, z, slope, NAME(load_real)(grad + c), &f));
+        NAME(store_real)(to + c, NAME(times_slope)(sigma, z, slope, NAME(load_real)(grad + c), &f));
     }
 }
 
@@ -76,22 +76,22 @@ INLINE void NAME(slope_as)(int kind, V slope, int64_t width, const REAL *at, con
 #include "activations.def"
 #undef ACTIVATION
 
-static void NAME(act_row)(int kind, double slope, int64_t width, const REAL *from, const REAL *shift, REAL *to) {
-    static void (*const of_kind[NUM_ACTIVATIONS])(V, int64_t, const REAL *, const REAL *, REAL *) = {
+static void NAME(act_row)(int sigma, double slope, int64_t width, const REAL *from, const REAL *shift, REAL *to) {
+    static void (*const of_sigma[NUM_ACTIVATIONS])(V, int64_t, const REAL *, const REAL *, REAL *) = {
 #define ACTIVATION(constant, name, ...) [constant] = NAME(act_##name),
 #include "activations.def"
 #undef ACTIVATION
     };
-    of_kind[kind](NAME(splat)((REAL)slope), width, from, shift, to);
+    of_sigma[sigma](NAME(splat)((REAL)slope), width, from, shift, to);
 }
 
-static void NAME(slope_row)(int kind, double slope, int64_t width, const REAL *at, const REAL *shift, const REAL *grad, REAL *to) {
-    static void (*const of_kind[NUM_ACTIVATIONS])(V, int64_t, const REAL *, const REAL *, const REAL *, REAL *) = {
+static void NAME(slope_row)(int sigma, double slope, int64_t width, const REAL *at, const REAL *shift, const REAL *grad, REAL *to) {
+    static void (*const of_sigma[NUM_ACTIVATIONS])(V, int64_t, const REAL *, const REAL *, const REAL *, REAL *) = {
 #define ACTIVATION(constant, name, ...) [constant] = NAME(slope_##name),
 #include "activations.def"
 #undef ACTIVATION
     };
-    of_kind[kind](NAME(splat)((REAL)slope), width, at, shift, grad, to);
+    of_sigma[sigma](NAME(splat)((REAL)slope), width, at, shift, grad, to);
 }
 
 INLINE void NAME(add_row)(int64_t width, REAL factor, const REAL *from, REAL *to) {

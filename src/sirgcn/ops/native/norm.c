@@ -1,11 +1,11 @@
-/* Batch norm of rows that weigh differently: as if each stood there several times. */
+/* Batch norm of rows that stand for different numbers of equal rows. */
 #include "norm.h"
 
 #include <math.h>
 
 #include "threads.h"
 
-/* Of a task; and rows whose sums are kept in the dtype of the table before they are added to those of all rows in double. */
+/* The columns of a task, and the rows that are summed in the dtype of the table before the sums of all rows, in double, are updated. */
 #define COLUMNS 40
 #define ROWS 32
 

@@ -1,10 +1,10 @@
-/* Batch norm of rows that weigh differently. */
+/* Batch norm of rows that stand for different numbers of equal rows. */
 #ifndef SIRGCN_NORM_H
 #define SIRGCN_NORM_H
 
 #include <stdint.h>
 
-/* All float32 or all float64. The rows lie one after the other; `share` [rows] sums to 1; what is not said to be else is [width]. */
+/* All arrays are float32, or all are float64. Matrices are contiguous. `share` [rows] sums to 1. The other vectors are [width]. */
 typedef struct {
     int64_t rows, width;
     const void *table, *share, *weight, *bias;

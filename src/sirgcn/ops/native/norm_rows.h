@@ -1,4 +1,4 @@
-/* Batch norm of a block of columns, for one dtype. Before it is included: REAL, NAME. */
+/* Batch norm of a block of columns, for one dtype. These must be defined before: REAL, NAME. */
 
 static void NAME(forward)(const Norm *n, int64_t from, int width) {
     const int64_t stride = n->width;

@@ -1,11 +1,11 @@
-/* Colour refinement, exactly: two nodes are of one new kind if they are of one old kind and so are, one by one, their neighbours
-   and the edges that lead there. Hashes find the candidates, which are then compared. */
+/* Exact colour refinement. Two nodes get the same new kind if their old kinds are equal, and if their neighbours and the edges from
+   these have, in some order, equal kinds. Hashes find candidates, and the candidates are then compared. */
 #include "refine.h"
 
 #include "job.h"
 #include "memory.h"
 
-/* Neighbours up to which an insertion sort is the fastest one. */
+/* Up to this many neighbours, an insertion sort is the fastest. */
 #define FEW 24
 
 static inline uint64_t mixed(uint64_t x) {
@@ -32,7 +32,7 @@ static void sort(int64_t *x, int64_t count) {
     }
 }
 
-/* A neighbour's kind and that of the edge in one number. */
+/* The kind of a neighbour and the kind of the edge, in one number. */
 static inline int64_t token(const Refinement *r, int64_t place) {
     const int64_t kind = r->kind[index_at(r->node, r->wide, place)];
     return r->edge_kind ? kind * r->edge_kinds + r->edge_kind[index_at(r->edge, r->wide, place)] : kind;

@@ -68,7 +68,7 @@ static void won_rows_block(void *context, int64_t block, int worker) {
     }
 }
 
-/* A task is a block of columns, so that no two tasks write to the same place: whole cache lines of 16 floats. */
+/* A task is a block of columns, in whole cache lines of 16 floats, so that no two tasks write to the same place. */
 static void by_columns(Task task, Columns *t, int threads) {
     t->block = ((t->width + threads - 1) / threads + 15) / 16 * 16;
     run(task, t, t->block ? (t->width + t->block - 1) / t->block : 0, threads);

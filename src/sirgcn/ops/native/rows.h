@@ -1,4 +1,4 @@
-/* Tiles of the general route: rows of q + k, the maximum over neighbours, and sums into rows. */
+/* Rows of a tile of edges: sums of the rows of both ends, maxima over neighbours, and sums into rows. */
 #ifndef SIRGCN_ROWS_H
 #define SIRGCN_ROWS_H
 
@@ -27,10 +27,10 @@ typedef struct {
 /* out[index[i]] += source[i] */
 __attribute__((visibility("hidden"))) void add_rows(Columns *t, int threads);
 
-/* out[index[i]] = max(out[index[i]], source[i]), and winner = start + i where source[i] won; -1 means none yet. */
+/* out[index[i]] = max(out[index[i]], source[i]), and winner = start + i where source[i] is the new maximum. -1 stands for no winner. */
 __attribute__((visibility("hidden"))) void max_rows(Columns *t, int threads);
 
-/* out[i] = source[index[i]] where the winner there is start + i, else 0. */
+/* out[i] = source[index[i]] where the winner is start + i, otherwise 0. */
 __attribute__((visibility("hidden"))) void won_rows(Columns *t, int threads);
 
 /* out[i] = query[target[i]] + key[source[i]] (+ term[row[i]]) */

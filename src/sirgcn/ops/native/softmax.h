@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* Scores, results and their gradient are [edges, heads] with any strides: entry (e, h) at e * step + h * head. */
+/* Scores, results and their gradient are [edges, heads] with any strides. Entry (e, h) is at e * step + h * head. */
 typedef struct {
     const void *ptr, *edge; /* the edges, grouped by target, and their places in the input */
     int wide;               /* int64 indices, else int32 */

@@ -1,7 +1,7 @@
-/* Softmax over groups of edges, for one instruction set and one dtype; included after kernels.h, whose vectors and exp it takes.
-   Before it is included: LANES, REAL, NAME. */
+/* Softmax over groups of edges, for one instruction set and one dtype. Included after kernels.h, because it uses the vectors and the
+   exp of that file. These must be defined before: LANES, REAL, NAME. */
 
-#define PART 256 /* a multiple of LANES: scores of a group whose exponentials are taken at once */
+#define PART 256 /* a multiple of LANES: the scores of a group whose exponentials are computed at once */
 
 static void NAME(softmax_forward)(const Softmax *s, int64_t head, int64_t first, int64_t stop, REAL *part) {
     const REAL *in = (const REAL *)s->given + head * s->given_head;

@@ -1,4 +1,4 @@
-/* Threads are those of the OpenMP runtime that torch has loaded, found when first needed. */
+/* The threads are those of the OpenMP runtime that torch has loaded. It is looked up when threads are first needed. */
 #define _GNU_SOURCE
 #include "threads.h"
 
@@ -31,8 +31,8 @@ static GompParallel gomp_parallel(void) {
     return found;
 }
 
-/* The process that loaded this module. One that it forks has the book of the OpenMP threads but not the threads: waiting for
-   them would last for ever. */
+/* The process that loaded this module. A forked process has the records of the OpenMP threads but not the threads, so that it would
+   wait for them for ever. */
 static pid_t home;
 
 void run(Task task, void *context, int64_t count, int threads) {
