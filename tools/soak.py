@@ -86,7 +86,8 @@ def main() -> None:
 
 def run(check: Check) -> dict[str, Any]:
     """Run a check and return its record. The last line that a check prints is its own summary."""
-    started, code, output = time.monotonic(), None, ""
+    # Taken before the check runs: files may be committed meanwhile.
+    started, revision, code, output = time.monotonic(), commit(), None, ""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, *(part.format(folder=folder) for part in check.command)]
         try:
@@ -103,7 +104,7 @@ def run(check: Check) -> dict[str, Any]:
         "exit_code": code,
         "seconds": round(time.monotonic() - started),
         "summary": summary(output),
-        "commit": commit(),
+        "commit": revision,
         "environment": environment(),
     }
 

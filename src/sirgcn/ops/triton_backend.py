@@ -123,7 +123,7 @@ def _backward(
     activation: Activation,
     needs: Needs,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The gradient of the rows by which the edges are grouped, and what one pass over them gives of the edges' own."""
+    """The gradient of the rows by which the edges are grouped, and the gradients of edge terms and edge weights."""
     from sirgcn.ops import triton_kernels as kernels
 
     dtype = accumulation_dtype(other.dtype)
@@ -153,7 +153,7 @@ def _backward(
 
 
 class _Tiling(NamedTuple):
-    """How the rows of a grouping and their channels are shared out among programs."""
+    """How the rows of a grouping, and their channels, are divided among programs."""
 
     grouping: Grouping
     width: int
@@ -169,16 +169,16 @@ class _Tiling(NamedTuple):
 
     @property
     def windows(self) -> int:
-        """0 where no row can be long."""
+        """The number of windows, 0 where no row can be long."""
         edges = self.grouping.node.numel()
         return -(-edges // self.segment) if edges > self.segment else 0
 
     def partial_sums(self, out: Tensor, dtype: torch.dtype) -> Tensor | None:
-        """Two rows per window."""
+        """The buffer for partial sums, with two rows per window."""
         return out.new_empty((2 * self.windows, self.width), dtype=dtype) if self.windows else None
 
     def launch(self, kernel: Any, *arguments: Tensor | int | None, activation: Activation) -> None:
-        """Run `forward` or `backward` of the kernels over every row, and every window of the long ones."""
+        """Run the kernel `forward` or `backward` over every row, and over every window of the long rows."""
         ptr, nodes, edges = self.grouping
         groups = ptr.numel() - 1
         blocks = -(-groups // self.rows) + -(-2 * self.windows // self.rows)
@@ -203,7 +203,7 @@ class _Tiling(NamedTuple):
         partial_slopes: Tensor | None,
         slopes: Tensor | None,
     ) -> None:
-        """Add up what the windows have of the long rows."""
+        """Add the partial sums of all windows to the long rows."""
         if partial is None:
             return
         ptr = self.grouping.ptr
@@ -220,7 +220,7 @@ class _Tiling(NamedTuple):
 
 
 def _device_of(tensor: Tensor) -> contextlib.AbstractContextManager[object]:
-    """Triton launches on the current device, which need not be the tensor's."""
+    """A context in which the device of the tensor is current, because Triton launches on the current device."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else contextlib.nullcontext()
 
 

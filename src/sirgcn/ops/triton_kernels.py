@@ -1,16 +1,16 @@
-"""What the backend `triton` runs on the GPU; importing this module imports triton.
+"""The kernels of the backend `triton`. Importing this module imports triton.
 
 A program sums a block of rows over a tile of channels: every row walks its edges in their grouped order, in registers
 and in the accumulation dtype. There are no atomics, and every sum has one order, so that results repeat bit for bit.
 
-A long row must not hold up the rest. One with more than SEGMENT edges is left out of its block; instead, the grouped
-edges are cut into windows of SEGMENT, and each window sums its part of the long rows on its own. At most two of them
-meet a window, as none fits inside: the one of its first edge, and the one of its last edge if that begins later. Hence
-window s has the slots 2s and 2s + 1 for partial sums, which `combine` adds up in the order of the edges.
+A long row must not delay the others. A row with more than SEGMENT edges is left out of its block. Instead, the grouped
+edges are divided into windows of SEGMENT edges, and each window sums its part of the long rows. A window meets at most
+two long rows, because none fits inside: the row of its first edge, and the row of its last edge if that begins later.
+So window s has the slots 2s and 2s + 1 for partial sums, and `combine` adds these in the order of the edges.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# Triton compiles these functions from their source: their arguments are pointers and scalars of its own, without types.
+# Triton compiles these functions from their source. Their arguments are pointers and scalars of Triton, without types.
 
 import triton  # type: ignore[import-untyped]
 import triton.language as tl  # type: ignore[import-untyped]
@@ -112,7 +112,7 @@ def combine(
     partial, out, partial_slopes, slopes,
     width, SEGMENT: tl.constexpr, WINDOWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """The sums of the long rows from their windows' parts, each row by the program of the first window inside it."""
+    """The sums of the long rows from the parts of their windows. The program of a row's first window computes it."""
     ACC: tl.constexpr = partial.dtype.element_ty
     window = tl.program_id(0).to(tl.int64)
     row = _row_of(window * SEGMENT, ptr, rows, search_steps)
@@ -160,7 +160,7 @@ def _spans(ptr, rows, num_edges, search_steps, SEGMENT: tl.constexpr, ROWS: tl.c
     else:
         place = (block - row_blocks) * ROWS + lane
         first = (place // 2) * SEGMENT
-        # Past the last window, lanes look up the last edge and stay idle.
+        # Lanes after the last window look up the last edge and stay idle.
         last = tl.minimum(first + SEGMENT, num_edges) - 1
         row = _row_of(tl.where(place % 2 == 0, tl.minimum(first, last), last), ptr, rows, search_steps)
         begin, end = tl.load(ptr + row).to(tl.int64), tl.load(ptr + row + 1).to(tl.int64)
@@ -216,7 +216,7 @@ def _weight(edge_weight, place_of_edge, node_weight, node, here, ROWS: tl.conste
 
 @triton.jit
 def _sigma(z, ACTIVATION: tl.constexpr, SLOPE: tl.constexpr):
-    """sigma(z) and sigma'(z), as `sirgcn.ops.activation` has them; what is not used, the compiler drops."""
+    """sigma(z) and sigma'(z), as in `sirgcn.ops.activation`. The compiler drops the one that is not used."""
     if ACTIVATION == "identity":
         value, slope = z, tl.zeros_like(z) + 1
     elif ACTIVATION == "relu":

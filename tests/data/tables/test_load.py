@@ -300,7 +300,7 @@ def test_preprocessing_sees_training_rows_alone() -> None:
         ((nodes(),), {"level": "graph"}, "graph: expected a column with the graph of each node"),
         ((nodes(),), {"task": "ranking"}, "task: expected one of classification, regression"),
         ((nodes(),), {"metric": "mae"}, "metric: expected a metric for these targets .*got 'mae'"),
-        ((nodes(),), {"metric": "auc"}, "metric: .*all are accuracy"),
+        ((nodes(),), {"metric": "auc"}, "metric: expected one of accuracy, .*mse, got"),
         ((nodes(label=list("abcdef") * 2),), {"metric": "roc_auc"}, "metric: expected a metric for these targets"),
         ((nodes(),), {"fractions": (0.5, 0.5, 0.5)}, "fractions"),
         ((nodes(),), {"on_error": "ignore"}, "on_error: expected one of raise, skip"),
@@ -483,14 +483,14 @@ def test_new_graphs_and_new_edges_become_inputs() -> None:
     assert inputs.edge_rows[~inputs.added].tolist() == list(range(1, 12))
 
 
-def test_new_graphs_may_come_from_another_kind_of_source() -> None:
+def test_new_graphs_may_come_from_another_format() -> None:
     task = load(nodes())
     graph = nx.Graph(list(itertools.pairwise(IDS)))
     nx.set_node_attributes(graph, {name: size for size, name in enumerate(IDS)}, "size")
     inputs = apply_tables(task.details["preprocessing"], graph)
     assert torch.equal(inputs.graphs.x, task.graphs.x)
     assert torch.equal(dense(inputs), dense(task))
-    with pytest.raises(DataError, match="id: expected none, for the source says"):
+    with pytest.raises(DataError, match="id: expected no name, because the source names"):
         load(graph, None, id="size")
 
 

@@ -16,8 +16,7 @@ from sirgcn.data.tables.columns import ColumnType, Frame, sort_names
 from sirgcn.data.tables.roles import known
 from sirgcn.data.tables.structure import Structure
 from sirgcn.data.tables.text import Bools, Objects
-from sirgcn.data.validate import DataError
-from sirgcn.strict import nearest
+from sirgcn.data.validate import DataError, check_choice
 
 TARGET_NAMES = ("y", "label", "target", "class")
 # If there are more different whole numbers than this, they are counts or amounts and not classes.
@@ -253,9 +252,9 @@ def _metric(metric: str | None, targets: Targets) -> str:
 def _choose(metric: str | None, fitting: Sequence[str]) -> str:
     if metric is None:
         return fitting[0]
+    check_choice("metric", metric, METRICS)
     if metric not in fitting:
-        hint = "" if metric in METRICS else nearest(metric, METRICS)
-        raise DataError(f"expected a metric for these targets ({', '.join(fitting)}), got {metric!r}{hint}", "metric")
+        raise DataError(f"expected a metric for these targets ({', '.join(fitting)}), got {metric!r}", "metric")
     return metric
 
 
