@@ -285,11 +285,11 @@ def test_interrupted_table_keeps_its_finished_columns_and_goes_on(
 
 
 def test_failure_is_recorded_for_every_model_of_the_column(tmp_path: Path, settings: Settings) -> None:
-    experiment = load(tmp_path, RUNTIME.replace('conv = "gin"', 'conv = "gin"\noptions = { norm = "none" }'))
+    experiment = load(tmp_path, RUNTIME.replace('conv = "gin"', 'conv = "gin"\noptions = { encoder = "none", block = "skip" }'))
     assert execute_together(plan(experiment, columns=["n=10"]), settings, lambda *_: None) == FAILED
     found = read_whole(settings.file(experiment))
     assert [record["status"] for record in found] == [FAILED] * 3
-    assert "norm: expected" in found[0]["error"]
+    assert "encoder: " in found[0]["error"]
 
 
 def test_timed_runs_are_not_made_two_at_a_time(tmp_path: Path, settings: Settings) -> None:

@@ -158,7 +158,7 @@ def test_command_on_a_table_that_changed_shows_no_old_score(own: Own) -> None:
     assert found.returncode == 0
     assert "1 run, 0 finished before; 1 to go" in found.stdout
     assert "1 run of these finished before and will be made again: the data have changed" in found.stderr
-    assert "1 record of another version of the data is left out." in " ".join(found.stdout.split())
+    assert "Left out, another version of the data: 1" in " ".join(found.stdout.split())
     told = {record["seed"]: record.get("outdated") for record in json.loads(typed(own, "-s", "0", "--json").stdout)}
     assert told == {0: None, 1: "of another version of the data than the newest run"}
 
