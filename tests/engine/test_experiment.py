@@ -175,7 +175,10 @@ def test_what_cannot_be_like_another_is_refused(tmp_path: Path, text: str, error
         (("_lookup", "_lokup"), r"mine.toml: data: expected one of .*ZINC.*got 'dictionary_lokup'.*did you mean dict"),
         (("{ n = 3 }", "{ m = 3 }"), r"mine.toml: columns\[0\]: options: expected one of n, .*got 'm'"),
         (("[train]", 'preset = "zink"\n[train]'), r"mine.toml: preset: expected one of schema, .*zinc.*got 'zink'"),
-        (("[train]", 'preset = "hetero_edge_count"\n[train]'), r"columns\[0\]: options: expected c, from which the preset"),
+        (
+            ("[train]", 'preset = "hetero_edge_count"\n[train]'),
+            r"columns\[0\]: options: expected c, from which the preset",
+        ),
         (('"SIR-GCN"', '"x"\nconv = "gni"'), r"mine.toml: models\[0\]: conv: expected one of sir, .*got 'gni'"),
         (('"SIR-GCN"', '"x"\nnetwork = "h3"'), r"mine.toml: models\[0\]: network: expected one of .*h2gcn.*got 'h3'"),
         (('"SIR-GCN"', '"x"\noptions = { act2 = 1 }'), r"mine.toml: models\[0\]: options: expected one of .*'act2'"),

@@ -151,7 +151,9 @@ def test_reduced_run_is_recorded_as_one(experiment: config.Experiment, settings:
 def test_failing_run_is_recorded_and_does_not_stop_the_others(
     experiment: config.Experiment, settings: Settings, tmp_path: Path
 ) -> None:
-    (tmp_path / "small.toml").write_text(TOML.replace('conv = "gin"', 'conv = "gin"\noptions = { encoder = "none", block = "skip" }'))
+    (tmp_path / "small.toml").write_text(
+        TOML.replace('conv = "gin"', 'conv = "gin"\noptions = { encoder = "none", block = "skip" }')
+    )
     broken = config.load(tmp_path / "small.toml")
     events: list[tuple[str, str]] = []
     outcome = run_all(

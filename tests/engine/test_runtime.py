@@ -285,7 +285,9 @@ def test_interrupted_table_keeps_its_finished_columns_and_goes_on(
 
 
 def test_failure_is_recorded_for_every_model_of_the_column(tmp_path: Path, settings: Settings) -> None:
-    experiment = load(tmp_path, RUNTIME.replace('conv = "gin"', 'conv = "gin"\noptions = { encoder = "none", block = "skip" }'))
+    experiment = load(
+        tmp_path, RUNTIME.replace('conv = "gin"', 'conv = "gin"\noptions = { encoder = "none", block = "skip" }')
+    )
     assert execute_together(plan(experiment, columns=["n=10"]), settings, lambda *_: None) == FAILED
     found = read_whole(settings.file(experiment))
     assert [record["status"] for record in found] == [FAILED] * 3

@@ -107,7 +107,7 @@ class Trainer:
     >>> from sirgcn.data import load
     >>> _ = torch.manual_seed(0)
     >>> task = load("hetero_edge_count", c=2, num_graphs=20)
-    >>> model = SIRNet(2, 8, 1, num_layers=1, encoder="embedding", pool="sum")
+    >>> model = SIRNet.of(2, 8, 1, num_layers=1, encoder="embedding", pool="sum")
     >>> outcome = Trainer(model, task, TrainConfig(epochs=2, batch_size=8, selection="last")).run()
     >>> len(outcome.history), outcome.stopped
     (2, 'epochs')

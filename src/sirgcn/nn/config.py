@@ -24,6 +24,9 @@ class EncoderConfig:
             of embeddings, and `"atom"` the same with OGB's vocabularies.
         act: whether the network's activation follows the encoder, or the name of another activation that does.
         dropout: after the encoder.
+
+    >>> EncoderConfig("linear", act="gelu").type
+    'linear'
     """
 
     type: Literal["none", "linear", "embedding", "atom"] = "none"
@@ -42,6 +45,9 @@ class EdgeConfig:
         channels: the width of the edge features, or the sizes of their vocabularies; None for no edge features.
         type: as `EncoderConfig.type`, with `"bond"` for OGB's bonds. Categories reach the layers as a table, never as a
             tensor of edges by channels.
+
+    >>> EdgeConfig((5, 6, 2), "embedding").channels
+    (5, 6, 2)
     """
 
     channels: Channels = None
@@ -62,6 +68,10 @@ class ContextConfig:
         random_seed: the stream that these columns are drawn from; None for the stream of torch.
         positional: `"random_walk"` or `"laplacian"` for a positional encoding, given as `pe` to `forward`; or None.
         pe_dim: the number of columns of that encoding.
+
+    >>> ContextConfig(positional="random_walk")
+    Traceback (most recent call last):
+    sirgcn.strict.ConfigError: pe_dim: expected at least 1 with positional and 0 without, got 0
     """
 
     virtual_node: bool = False
@@ -88,6 +98,9 @@ class ConvConfig:
         dropout: inside the convolution.
         self_loops: whether every node is a neighbour of itself; None leaves that to the convolution
             (`Conv.self_loops`).
+
+    >>> ConvConfig("sir", {"aggr": "mean"}).options
+    {'aggr': 'mean'}
     """
 
     name: str = "sir"
@@ -124,6 +137,9 @@ class BlockConfig:
             every block; 0 for none.
         jk: how jumping knowledge joins the outputs of all blocks: `"cat"`, `"max"`, `"lstm"`, or None for the last
             output alone.
+
+    >>> BlockConfig(channels=64, layers=4, type="skip").norm
+    'batch'
     """
 
     channels: Size
@@ -148,6 +164,9 @@ class ReadoutConfig:
     Args:
         layers: the linear layers of the MLP; 0 for none.
         pool: `"sum"` or `"mean"` for graph tasks, None for node tasks.
+
+    >>> ReadoutConfig(layers=2, pool="sum").pool
+    'sum'
     """
 
     layers: Count = 1
@@ -166,6 +185,9 @@ class HeadConfig:
             for none.
         bias: whether the last linear layer of the network carries a bias.
         edge_scores: whether the network scores pairs of nodes in place of nodes, see `EdgeNet`.
+
+    >>> HeadConfig(channels=(40, 20)).bias
+    True
     """
 
     channels: tuple[int, ...] = ()
@@ -227,7 +249,7 @@ class NetConfig:
     ) -> "NetConfig":
         """A configuration from the short names of its settings, which are those of `OPTIONS`.
 
-        >>> NetConfig.of(16, 64, 7, num_layers=2, droput=0.5)
+        >>> NetConfig.of(16, 64, 7, num_layers=2, droput=0.5)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         sirgcn.strict.ConfigError: option: expected one of ..., got 'droput'; did you mean dropout?
         """

@@ -14,10 +14,16 @@ from sirgcn.ops.calls import is_exporting
 class SIRGCN(BasicGNN):
     """SIR-GCN as one of PyG's basic models, a drop-in beside `torch_geometric.nn.models.GraphSAGE`.
 
-    Arguments are those of `BasicGNN` (`in_channels`, `hidden_channels`, `num_layers`, `out_channels`, `dropout`, `act`,
-    `norm`, `jk`, ...); further ones (`aggr`, `activation`, `edge_dim`, `residual`, ...) go to every `SIRConv`. The
-    edges are grouped once and serve all layers, unless per-hop counts trim them from layer to layer. `dropout` is that
-    of `BasicGNN`, after a layer; the one inside `SIRConv` is not reached from here.
+    The arguments are those of `BasicGNN`: `in_channels`, `hidden_channels`, `num_layers`, `out_channels`, `dropout`,
+    `act`, `norm`, `jk`, and so on. All other arguments (`aggr`, `activation`, `edge_dim`, `residual`, ...) go to every
+    `SIRConv`. `dropout` is the one of `BasicGNN`, after a layer; the dropout inside `SIRConv` cannot be set from here.
+
+    The edges are grouped once for all layers, unless per-hop counts trim them from layer to layer.
+
+    >>> import torch
+    >>> model = SIRGCN(3, 8, num_layers=2, out_channels=4, aggr="mean")
+    >>> model(torch.rand(5, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([5, 4])
     """
 
     # As in PyG's own models, which override these for good.

@@ -275,6 +275,11 @@ class EdgeNet(nn.Module):
         network: gives node features `(|V|, channels)`.
         channels: the width of these features.
         out_channels: the width of a score.
+
+    >>> net = EdgeNet(SIRNet.of(3, 8, 8, num_layers=1), 8, 1)
+    >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    >>> net(torch.rand(4, 3), edge_index, edge_label_index=torch.tensor([[0], [3]])).shape
+    torch.Size([1, 1])
     """
 
     def __init__(self, network: nn.Module, channels: int, out_channels: int) -> None:

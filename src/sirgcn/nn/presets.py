@@ -195,6 +195,9 @@ def width_for_budget(build: Callable[[int], nn.Module], budget: int, multiple_of
 
     `build` gives the model of a width; it is called without memory for the weights and without drawing any. The heads
     of an attention ask for a multiple: `CONVS[conv].heads`, or those of its options.
+
+    >>> width_for_budget(lambda width: nn.Linear(width, 10, bias=False), budget=105)
+    10
     """
 
     def parameters(units: int) -> int:
