@@ -245,7 +245,7 @@ def _attention() -> dict[str, Route]:
 
 
 def _parts() -> dict[str, Route]:
-    big = {"x": (2048, 64), "weight": (64, 64), "bias": (64,)}
+    big = {"x": (512, 64), "weight": (64, 64), "bias": (64,)}
     return {
         "linear layer": Route(big, lambda g: linear(g["x"], g["weight"], g["bias"]), ()),
         "rows of a table": Route(

@@ -3,12 +3,14 @@
 The three products are Y = X W^T + b, the gradient of X (G W) and the gradient of W (G^T X). All libraries compute a
 product in turn, on one thread. Times are those of the processor, so that other programs disturb them little. A row
 gives the median of the ratios to torch's own product of the same round, with quartiles: below 1.00 is faster than
-torch. `results/bench/products_zen3_avx2.json` also has the rows of the product in C ("kernel") that oneDNN replaced.
+torch. "kernel" is our product in C. With `--changing` every call has another number of rows, as batches of molecules
+have.
 
 `ONEDNN_MAX_CPU_ISA=AVX2` in the environment forbids oneDNN wider instructions.
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import time
@@ -20,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sirgcn.engine.environment import environment
+from sirgcn.ops.linear import product
 
 SHAPES = [(169_000, 128, 128), (60_000, 96, 96), (10_000, 256, 256), (3_000, 75, 75), (12_000, 80, 80), (2_000, 40, 40)]
 """Rows, input and output width: arxiv and arxiv's blocks, wide rows, a batch of ZINC, of PATTERN, and a small one."""
@@ -34,22 +37,44 @@ def onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return out
 
 
-def products(rows: int, d_in: int, d_out: int, dtype: torch.dtype) -> dict[str, dict[str, Callable[[], Tensor]]]:
-    """What is timed: each product by each library."""
-    x, weight, bias = (torch.randn(shape, dtype=dtype) for shape in ((rows, d_in), (d_out, d_in), (d_out,)))
-    grad = torch.randn(rows, d_out, dtype=dtype)
-    found: dict[str, dict[str, Callable[[], Tensor]]] = {
+# How many numbers of rows a product with changing rows has, all of them larger than that of the shape.
+CHANGES = 3000
+
+Products = dict[str, dict[str, Callable[[], Tensor]]]
+
+
+def products(rows: int, d_in: int, d_out: int, dtype: torch.dtype, is_changing: bool) -> Products:
+    """What is timed: each product by each library, with the same rows in every call or with other ones."""
+    numbers = itertools.cycle(range(rows, rows + CHANGES)) if is_changing else itertools.repeat(rows)
+    most = rows + CHANGES * is_changing
+    x_all, weight, bias = (torch.randn(shape, dtype=dtype) for shape in ((most, d_in), (d_out, d_in), (d_out,)))
+    grad_all = torch.randn(most, d_out, dtype=dtype)
+
+    def x() -> Tensor:
+        return x_all[: next(numbers)]
+
+    def grad() -> Tensor:
+        return grad_all[: next(numbers)]
+
+    def both() -> tuple[Tensor, Tensor]:
+        number = next(numbers)
+        return grad_all[:number].t(), x_all[:number]
+
+    found: Products = {
         "forward": {
-            "torch": lambda: F.linear(x, weight, bias),
-            "onednn": lambda: onednn(x, weight, bias),
+            "torch": lambda: F.linear(x(), weight, bias),
+            "onednn": lambda: onednn(x(), weight, bias),
+            "kernel": lambda: product(x(), weight.t(), bias),
         },
         "gradient of x": {
-            "torch": lambda: grad @ weight,
-            "onednn": lambda: onednn(grad, weight.t()),
+            "torch": lambda: grad() @ weight,
+            "onednn": lambda: onednn(grad(), weight.t()),
+            "kernel": lambda: product(grad(), weight),
         },
         "gradient of weight": {
-            "torch": lambda: grad.t() @ x,
-            "onednn": lambda: onednn(grad.t(), x.t()),
+            "torch": lambda: torch.mm(*both()),
+            "onednn": lambda: (lambda g, h: onednn(g, h.t()))(*both()),
+            "kernel": lambda: product(*both()),
         },
     }
     if dtype == torch.float64:
@@ -83,13 +108,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=41, help="of each product")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
+    parser.add_argument("--changing", action="store_true", help="another number of rows in every call")
     parser.add_argument("--out", type=Path, help="write the record here, as JSON")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
     for shape in SHAPES:
         work = shape[0] * shape[1] * shape[2]
-        for name, ways in products(*shape, getattr(torch, arguments.dtype)).items():
+        for name, ways in products(*shape, getattr(torch, arguments.dtype), arguments.changing).items():
             times = measure(ways, max(1, WORK // work), arguments.rounds)
             for library, seconds in times.items():
                 ratios = [own / other for own, other in zip(seconds, times["torch"], strict=True)]
@@ -106,7 +132,8 @@ def main() -> None:
                     }
                 )
     if arguments.out is not None:
-        record = {"dtype": arguments.dtype, "rounds": arguments.rounds, "environment": environment(), "rows": rows}
+        settings = {"dtype": arguments.dtype, "changing": arguments.changing, "rounds": arguments.rounds}
+        record = {**settings, "environment": environment(), "rows": rows}
         arguments.out.write_text(json.dumps(record, indent=1) + "\n")
 
 

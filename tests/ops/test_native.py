@@ -370,33 +370,35 @@ def test_native_grouping_names_the_first_bad_index(place: int, row: int, value: 
         Neighbors.from_edge_index(edge_index, 100)
 
 
-ADD_ROWS = {"dtype": 0, "threads": 1, "rows": 0, "width": 0, "source": 0, "source_stride": 1, "index": 0, "wide": 1}
-ADD_ROWS |= {"out": 0, "out_stride": 1}
+PRODUCT = {"dtype": 0, "threads": 1, "m": 0, "n": 0, "depth": 0, "a": 0, "a_row": 1, "a_step": 1, "b": 0, "b_row": 1}
+PRODUCT |= {"b_step": 1, "c": 0}
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"rows": None}, TypeError, "add_rows: argument rows: expected a whole number"),
-        ({"source": "x"}, TypeError, "add_rows: argument source: expected an address"),
-        ({"threads": 2**40}, TypeError, "add_rows: argument threads: expected a smaller number"),
-        ({"threads": 0}, ValueError, "add_rows: argument threads: there is no number 0"),
-        ({"dtype": 7}, ValueError, "add_rows: argument dtype: there is no number 7"),
-        ({"x": 1}, TypeError, "add_rows: argument x: there is none of this name"),
+        ({"m": None}, TypeError, "product: argument m: expected a whole number"),
+        ({"a": "x"}, TypeError, "product: argument a: expected an address"),
+        ({"threads": 2**40}, TypeError, "product: argument threads: expected a smaller number"),
+        ({"threads": 0}, ValueError, "product: argument threads: there is no number 0"),
+        ({"dtype": 7}, ValueError, "product: argument dtype: there is no number 7"),
+        ({"x": 1}, TypeError, "product: argument x: there is none of this name"),
     ],
 )
-def test_argument_that_a_kernel_refuses_is_named(changes: dict[str, Any], error: type[Exception], message: str) -> None:
-    _kernels.add_rows(**ADD_ROWS)
+def test_argument_that_a_kernel_cannot_take_is_named(
+    changes: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    _kernels.product(**PRODUCT)
     with pytest.raises(error, match=message):
-        _kernels.add_rows(**ADD_ROWS | changes)
+        _kernels.product(**PRODUCT | changes)
 
 
 def test_argument_that_a_kernel_lacks_is_named() -> None:
-    for name in ADD_ROWS:
-        with pytest.raises(TypeError, match=f"add_rows: argument {name}: it is missing"):
-            _kernels.add_rows(**{other: value for other, value in ADD_ROWS.items() if other != name})
+    for name in PRODUCT:
+        with pytest.raises(TypeError, match=f"product: argument {name}: it is missing"):
+            _kernels.product(**{other: value for other, value in PRODUCT.items() if other != name})
     with pytest.raises(TypeError, match="expected every argument by its name, got 1 without one"):
-        _kernels.add_rows(1)  # type: ignore[call-arg]
+        _kernels.product(1)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("added", [("new",), ()])

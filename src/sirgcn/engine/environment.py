@@ -47,7 +47,7 @@ def environment() -> dict[str, Any]:
         "variables": {
             name: value
             for name, value in os.environ.items()
-            if name.startswith(("OMP_", "KMP_", "MKL_", "MALLOC_", "ONEDNN_", "SIRGCN_ISA"))
+            if name.startswith(("OMP_", "KMP_", "MKL_", "MALLOC_", "SIRGCN_ISA", "SIRGCN_PRODUCTS"))
         },
     }
 

@@ -1,11 +1,14 @@
-"""x W^T + b, by oneDNN where it is faster than the BLAS of torch, otherwise by torch itself.
+"""x W^T + b, by torch or, where the BLAS of torch is slow, by our kernel in C.
 
-torch brings two libraries for matrix products. In eager mode it takes MKL for float32, and MKL has only generic code
-for processors that are not Intel's. oneDNN, which torch takes in compiled code, generates its code for any processor.
-`results/bench/products_zen3_avx2.json` compares the two.
+torch multiplies float32 matrices by MKL, which has only generic code for processors that are not Intel's. torch also
+brings oneDNN, which generates its code for any processor. `tools/compare_products.py` compares the three:
+
+- oneDNN is level with our kernel, or faster, in Y and in the gradient of X of large matrices.
+- oneDNN takes about 1.5 times as long as MKL and our kernel for the gradient of W.
+- oneDNN prepares its code again for every new number of rows. Batches of molecules hardly ever have the same number of
+  rows twice, and an epoch of ZINC took 1.3 times as long.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,46 +18,16 @@ from torch import Tensor
 
 from sirgcn.ops import native
 from sirgcn.ops.calls import is_plain_call
-from sirgcn.ops.door import PLAIN_TYPES, is_open
+from sirgcn.ops.door import PLAIN_TYPES, address, flat, is_open
 
 if native.UNAVAILABLE is None:
     import sirgcn.ops.native._kernels as _kernels
 
-_SCHEMA = (
-    "mkldnn::_linear_pointwise(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, str? algorithm) -> Tensor Y"
-)
-
-# Multiplications and rows below which the fixed cost of a call of oneDNN, some 10 microseconds and a copy of W, exceeds
-# what it saves.
-_LEAST_WORK = 2**23
-_LEAST_ROWS = 1024
-
-
-def _find_onednn() -> Callable[..., Tensor] | None:
-    """The linear layer of oneDNN; None where this version of torch lacks it or gave it other arguments.
-
-    The operator is private to torch, so that any version may drop it.
-    """
-    operator = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-    found: Callable[..., Tensor] | None = getattr(operator, "default", None)
-    return found if str(getattr(found, "_schema", None)) == _SCHEMA else None
-
-
-def _is_mkl_slow() -> bool:
-    """Whether torch multiplies by MKL on a processor that has AVX2 and is not Intel's."""
-    return (
-        native.UNAVAILABLE is None
-        and torch.backends.mkl.is_available()
-        and torch.backends.mkldnn.is_available()
-        and torch.backends.cpu.get_cpu_capability().startswith("AVX")
-        and not _kernels.is_intel()
-    )
-
-
-_ONEDNN = _find_onednn()
-
-USES_ONEDNN = _ONEDNN is not None and _is_mkl_slow()
-"""Whether large products are left to oneDNN. `torch.backends.mkldnn.enabled = False` turns this off too."""
+# Multiplications below which a call of torch costs less; the narrowest matrices that fill the tiles of the kernel; and
+# the rows below which laying out W costs more than the kernel saves.
+_LEAST_WORK = 2**20
+_LEAST_WIDTH = 16
+_LEAST_ROWS = 256
 
 
 def linear(
@@ -64,14 +37,14 @@ def linear(
 
     .. math:: Y = X W^\top + b
 
-    oneDNN computes Y and the gradient of X where all of these hold:
+    Our kernel computes Y and all gradients where all of these hold:
 
-    - the processor is not Intel's, and torch multiplies by MKL
-    - the product is large, and the tensors are float32 on the CPU
+    - the processor is not Intel's, and has AVX2
+    - the product is large, and the tensors are float32 or float64 on the CPU
     - the call is plain: not compiled, transformed or under autocast
-    - `torch.backends.mkldnn.enabled` is True, and `torch.set_float32_matmul_precision` asks for full precision
+    - `torch.set_float32_matmul_precision` asks for full precision
 
-    In all other cases, and for the gradient of W, torch computes them.
+    In all other cases torch computes them.
 
     Args:
         x: `[..., d_in]`.
@@ -84,85 +57,87 @@ def linear(
     >>> linear(torch.ones(1, 2), torch.tensor([[1.0, 2.0]]), torch.tensor([10.0])).item()
     13.0
     """
-    if not (USES_ONEDNN and _can_run_onednn(x, weight, bias)):
+    if not native.MULTIPLIES or not _can_run_kernel(x, weight, bias):
         return F.linear(x, weight, bias)
     rows = x.reshape(-1, x.size(-1))
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias)):
         out: Tensor = _Linear.apply(rows, weight, bias)  # type: ignore[no-untyped-call]
     else:
-        out = product(rows, weight, bias)
+        out = product(rows, weight.t(), bias)
     return out if x.dim() == 2 else out.unflatten(0, x.shape[:-1])
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W^T + b by oneDNN, of float32 matrices on the CPU."""
-    assert _ONEDNN is not None
-    return _ONEDNN(x, weight, bias, "none", [], "")
+def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
+    """a b + bias `[m, n]` by the C kernel: a `[m, k]` and b `[k, n]` with any strides, all float32 or all float64."""
+    (m, depth), n = a.shape, b.size(1)
+    bias = None if bias is None else bias.contiguous()
+    out = a.new_empty(m, n)
+    (a_row, a_step), (b_row, b_step) = a.stride(), b.stride()
+    _kernels.product(
+        dtype=native.DTYPES[a.dtype],
+        threads=native.threads_for(m * n * depth // _LEAST_WIDTH),
+        m=m,
+        n=n,
+        depth=depth,
+        a=address(a),
+        a_row=a_row,
+        a_step=a_step,
+        b=address(b),
+        b_row=b_row,
+        b_step=b_step,
+        c=flat(out),
+        bias=flat(bias),
+    )
+    return out
 
 
-def _can_run_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """Whether oneDNN can compute the map of these tensors, may do so, and saves time."""
+def _can_run_kernel(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether the kernel can compute the map of these tensors, may do so, and saves time."""
     return (
         # First the questions that do not read sizes: in a traced call, x may have none.
         type(x) in PLAIN_TYPES
         and is_plain_call()
         and _is_large(x, weight)
-        and _is_readable(x)
-        and _is_readable(weight)
-        and weight.is_contiguous()
         and x.size(-1) == weight.size(1)
-        and (bias is None or _can_add(bias, weight))
-        and _may_run_onednn()
+        and _is_plain(x, x)
+        and _is_plain(weight, x)
+        and (bias is None or (_is_plain(bias, x) and bias.shape == weight.shape[:1]))
+        and (x.dtype == torch.float64 or torch.get_float32_matmul_precision() == "highest")
     )
 
 
 def _is_large(x: Tensor, weight: Tensor) -> bool:
-    """Whether the product has enough multiplications and rows. Most layers of small graphs have not."""
+    """Whether the product has enough multiplications, rows and columns. Most layers of small graphs have not."""
     return (
         x.numel() * weight.size(0) >= _LEAST_WORK
         and x.numel() >= _LEAST_ROWS * x.size(-1)
         and x.dim() >= 2
         and weight.dim() == 2
-        and weight.numel() > 0
+        and min(weight.shape) >= _LEAST_WIDTH
     )
 
 
-def _is_readable(tensor: Tensor) -> bool:
-    """Whether oneDNN can read the tensor: float32 values that lie in the tensor's own memory on the CPU."""
-    return tensor.dtype == torch.float32 and is_open(tensor)
-
-
-def _can_add(bias: Tensor, weight: Tensor) -> bool:
-    return bias.shape == weight.shape[:1] and bias.is_contiguous() and _is_readable(bias)
-
-
-def _may_run_onednn() -> bool:
-    """Whether the switches of torch allow oneDNN; with a lower precision, torch decides what becomes of a product."""
-    switches: Any = torch.backends.mkldnn
-    return bool(switches.enabled) and switches.matmul.fp32_precision in ("none", "ieee")
+def _is_plain(tensor: Tensor, like: Tensor) -> bool:
+    """Whether C may read the tensor's memory, in a dtype that the kernel knows and the other tensor has."""
+    return is_open(tensor) and tensor.dtype == like.dtype and tensor.dtype in (torch.float32, torch.float64)
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         needs_x, needs_weight, _ = ctx.needs_input_grad
-        # Tensors that no gradient reads are not saved, so that they may change in place.
+        # What no gradient reads may be changed in place.
         ctx.save_for_backward(x if needs_weight else None, weight if needs_x else None)
-        return product(x, weight, bias)
+        return product(x, weight.t(), bias)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
+        # Second derivatives are those of torch's own operators.
+        ours = not torch.is_grad_enabled() and is_plain_call() and _is_plain(grad, grad)
+        multiply = product if ours else torch.mm
         return (
-            None if weight is None else _grad_of_x(grad, weight),
-            # MKL is faster at this product, a long sum for each entry of W, than oneDNN.
-            None if x is None else torch.mm(grad.t(), x),
+            None if weight is None else multiply(grad, weight),
+            None if x is None else multiply(grad.t(), x),
             grad.sum(0) if ctx.needs_input_grad[2] else None,
         )
-
-
-def _grad_of_x(grad: Tensor, weight: Tensor) -> Tensor:
-    # A second derivative goes through the operators of torch.
-    if torch.is_grad_enabled() or not is_plain_call() or not _is_readable(grad) or not _may_run_onednn():
-        return torch.mm(grad, weight)
-    return product(grad, weight.t())

@@ -43,7 +43,7 @@ def plainest() -> Iterator[None]:
         off(rows, "is_row_by_row")
         off(parts, "acts_alike")
         off(native, "can_run_rows")
-        stack.enter_context(patch.object(linear, "USES_ONEDNN", False))
+        stack.enter_context(patch.object(native, "MULTIPLIES", False))
         stack.enter_context(patch.object(native, "UNAVAILABLE", "this is the plainest route"))
         only = {"reference": backend.BACKENDS["reference"]}
         stack.enter_context(patch.dict(backend.BACKENDS, only, clear=True))
@@ -67,7 +67,9 @@ def fastest(taken: Taken, has_small_tiles: bool, is_compiled: bool) -> Iterator[
 
             stack.enter_context(patch.object(place, name, spy))
 
-        stack.enter_context(patch.multiple(linear, USES_ONEDNN=True, _LEAST_WORK=0, _LEAST_ROWS=1))
+        if native.UNAVAILABLE is None:
+            stack.enter_context(patch.object(native, "MULTIPLIES", True))
+        stack.enter_context(patch.multiple(linear, _LEAST_WORK=0, _LEAST_WIDTH=1, _LEAST_ROWS=1))
         if has_small_tiles:
             stack.enter_context(patch.multiple(tiled, _MIN_TILE=16, _TILE_ELEMENTS=1))
         note(sharing, "_can_share", "table of nodes", bool)
@@ -79,7 +81,7 @@ def fastest(taken: Taken, has_small_tiles: bool, is_compiled: bool) -> Iterator[
         note(tiled, "aggregate", "linear messages in C")
         note(tiled_grad, "forward_sum", "tiles, sum")
         note(tiled_grad, "forward_max", "tiles, max")
-        note(linear, "product", "products by oneDNN")
+        note(linear, "product", "products in C")
         note(sharing, "weighted_batch_norm", "batch norm of kinds")
         note(rows, "look_up", "rows of a table")
         note(messages, "edge_softmax", "softmax in C")
@@ -99,7 +101,7 @@ ROUTES = (
     "linear messages in C",
     "tiles, sum",
     "tiles, max",
-    "products by oneDNN",
+    "products in C",
     "batch norm of kinds",
     "rows of a table",
     "softmax in C",

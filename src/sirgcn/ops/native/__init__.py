@@ -58,9 +58,30 @@ if UNAVAILABLE is None and "SIRGCN_ISA" in os.environ:
 
 
 def describe() -> str:
-    """The widest instruction set in use, and whether there are threads."""
+    """The widest instruction set in use, whether there are threads, and who multiplies matrices."""
     threads = "torch's threads" if _kernels.has_threads() else "one thread: no OpenMP runtime was found"
-    return f"{_kernels.isas()[0]}, {threads}"
+    return f"{_kernels.isas()[0]}, {threads}, linear layers by {'the kernel' if MULTIPLIES else 'torch'}"
+
+
+def multiplies() -> bool:
+    """Whether the products of linear layers are the C kernel's: on processors with AVX2 that are not Intel's.
+
+    MKL asks for the vendor, and has generic code for all others, which is slow for the narrow matrices of a graph
+    network. `SIRGCN_PRODUCTS`, `kernel` or `torch`, decides otherwise.
+    """
+    wanted = os.environ.get("SIRGCN_PRODUCTS", "")
+    if wanted not in ("", "kernel", "torch"):
+        raise ValueError(f"SIRGCN_PRODUCTS: expected kernel or torch, got {wanted!r}")
+    if UNAVAILABLE is not None:
+        if wanted == "kernel":
+            raise RuntimeError(f"SIRGCN_PRODUCTS: there is no kernel: {UNAVAILABLE}")
+        return False
+    is_slow = torch.backends.mkl.is_available() and not _kernels.is_intel() and "avx2" in _kernels.isas()
+    return wanted == "kernel" or (wanted == "" and is_slow)
+
+
+MULTIPLIES = multiplies()
+"""Decided once, when the package is imported."""
 
 
 def group(edge_index: Tensor, num_sources: int, num_targets: int) -> tuple[tuple[int, int], list[Tensor]]:

@@ -121,6 +121,30 @@ FUNCTION(marks_size) {
 }
 
 typedef struct {
+    Product product;
+    int dtype, threads;
+} ProductCall;
+
+#define PRODUCT(kind, member) FIELD_NAMED(#member, ProductCall, product.member, FIELD_##kind, 0)
+
+FUNCTION(product) {
+    static const Field fields[] = {
+        INT(ProductCall, dtype), INT(ProductCall, threads), PRODUCT(INT64, m), PRODUCT(INT64, n), PRODUCT(INT64, depth),
+        PRODUCT(ADDRESS, a), PRODUCT(INT64, a_row), PRODUCT(INT64, a_step), PRODUCT(ADDRESS, b), PRODUCT(INT64, b_row),
+        PRODUCT(INT64, b_step), PRODUCT(ADDRESS, c), FIELD_NAMED("bias", ProductCall, product.bias, FIELD_ADDRESS, 1),
+    };
+    ProductCall call = {0};
+    if (!FILL(call, "product", fields, arguments) || !is_dtype("product", call.dtype, 0) ||
+        !is_thread_count("product", call.threads))
+        return NULL;
+    int failed;
+    Py_BEGIN_ALLOW_THREADS
+    failed = run_product(&call.product, isa_at(WIDEST)->product[call.dtype], SIZE_OF(call.dtype), call.threads);
+    Py_END_ALLOW_THREADS
+    return none_unless(failed);
+}
+
+typedef struct {
     Grouping grouping;
     int threads;
 } GroupingCall;
@@ -333,6 +357,7 @@ static PyMethodDef methods[] = {
     METHOD(aggregate, "One pass over the grouped edges."),
     METHOD(network, "One pass of a message network over the edges."),
     METHOD(marks_size, "The bytes of marks that a message network can use."),
+    METHOD(product, "A matrix product, with a bias or without."),
     METHOD(group, "Edges grouped by target and by source."),
     METHOD(refine, "Kinds of nodes by the kinds of their neighbours."),
     METHOD(norm, "Batch norm of rows that weigh differently."),

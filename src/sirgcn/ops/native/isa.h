@@ -26,6 +26,7 @@ FOR_TARGET(TARGET)
 #endif
 
 #include "network.h"
+#include "product.h"
 #include "softmax.h"
 
 /* max(a, z) and min(a, z), with NaN where z is NaN: in that case the instructions return their second operand. */
@@ -72,7 +73,7 @@ FOR_TARGET(TARGET)
 #define MAX_TILE WIDE_TILE
 #define MAX_SLOPE_TILE WIDE_SLOPE_TILE
 #include "kernels.h"
-#include "panels.h"
+#include "product_kernels.h"
 #include "network_kernels.h"
 #include "softmax_kernels.h"
 #undef NAME
@@ -111,7 +112,7 @@ FOR_TARGET(TARGET)
 #define MAX_TILE 2
 #define MAX_SLOPE_TILE 2
 #include "kernels.h"
-#include "panels.h"
+#include "product_kernels.h"
 #include "network_kernels.h"
 #include "softmax_kernels.h"
 #undef NAME
@@ -131,6 +132,8 @@ const Kernel *const ISA(kernels)[NUM_DTYPES][2] = {
 };
 
 const NetworkKernels *const ISA(network)[2] = {[FLOAT32] = &ISA(f32_network), [FLOAT64] = &ISA(f64_network)};
+
+const ProductKernels *const ISA(product)[2] = {[FLOAT32] = &ISA(f32_product), [FLOAT64] = &ISA(f64_product)};
 
 const SoftmaxKernel ISA(softmax)[2] = {[FLOAT32] = ISA(f32_softmax), [FLOAT64] = ISA(f64_softmax)};
 

@@ -4,6 +4,7 @@
 
 #include "job.h"
 #include "network.h"
+#include "product.h"
 #include "softmax.h"
 
 typedef const Kernel *const (*KernelTable)[2];
@@ -13,6 +14,7 @@ typedef struct {
     KernelTable kernels;
     /* The tables below have an entry for float32 and one for float64. */
     const NetworkKernels *const *network;
+    const ProductKernels *const *product;
     const SoftmaxKernel *softmax;
 } Isa;
 

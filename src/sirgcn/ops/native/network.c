@@ -3,6 +3,7 @@
    widths and the threads, never with the edges. */
 #include "memory.h"
 #include "network.h"
+#include "product.h"
 #include "threads.h"
 
 /* Blocks are multiples of the rows of every kernel (4, 6, 8 and 12). z, its pre-activation and y of a block need at most half a
@@ -48,9 +49,6 @@ static void scatter_task(void *context, int64_t block, int worker) {
 
 /* Rows in whole vectors, at an odd number of cache lines from each other: a column of them is spread over all sets. */
 static int64_t stride_of(int64_t width, int real) { return (rounded_up(width * real, LINE) / LINE | 1) * LINE / real; }
-
-/* A width in whole vectors, at least two. */
-static int64_t padded_width(int64_t width, int64_t lanes) { return most(2 * lanes, rounded_up(width, lanes)); }
 
 static void lay_out_blocks(Network *net, int64_t lanes, int real) {
     net->in_width = padded_width(net->d_in, lanes);

@@ -1,5 +1,5 @@
 /* The message network on blocks of edges, for one instruction set and one dtype; included after kernels.h and
-   panels.h, because it uses their vectors, activations and products. */
+   product_kernels.h, whose vectors, activations and products it takes. */
 
 #define V NAME(vec)
 #define M NAME(mask)
