@@ -242,8 +242,8 @@ WEIGHTS: dict[str, str] = json.loads((Path(__file__).parent / "weights.json").re
 """The weights of seed 0, as they were drawn before networks were configurations."""
 
 
-def test_all_networks_have_weights_on_record() -> None:
-    assert networks().keys() == WEIGHTS.keys()
+def test_every_network_on_record_is_still_there() -> None:
+    assert WEIGHTS.keys() <= networks().keys()
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
