@@ -418,7 +418,9 @@ def test_results_are_shown_written_and_given_as_json(tmp_path: Path, monkeypatch
     written = as_json("results", "--write", "out", "--json")
     assert sorted(row["written"] for row in written) == sorted(str(file) for file in Path("out").iterdir())
     assert (tmp_path / "out" / "report.html").is_file()
-    with pytest.raises(ValueError, match=f"experiment with records: expected one of .*{names[0]}.*got 'nothing'"):
+    with pytest.raises(
+        ValueError, match=f"records in .*: expected an experiment, not a table: one of .*{names[0]}.*got 'nothing'"
+    ):
         run("results", "nothing")
     with pytest.raises(FileNotFoundError, match="--results: expected a folder with records, got nowhere"):
         run("results", "--results", "nowhere")

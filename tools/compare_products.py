@@ -60,6 +60,9 @@ def products(rows: int, d_in: int, d_out: int, dtype: torch.dtype, is_changing: 
         number = next(numbers)
         return grad_all[:number].t(), x_all[:number]
 
+    def transposed(left: Tensor, right: Tensor) -> Tensor:
+        return onednn(left, right.t())
+
     found: Products = {
         "forward": {
             "torch": lambda: F.linear(x(), weight, bias),
@@ -73,7 +76,7 @@ def products(rows: int, d_in: int, d_out: int, dtype: torch.dtype, is_changing: 
         },
         "gradient of weight": {
             "torch": lambda: torch.mm(*both()),
-            "onednn": lambda: (lambda g, h: onednn(g, h.t()))(*both()),
+            "onednn": lambda: transposed(*both()),
             "kernel": lambda: product(*both()),
         },
     }

@@ -214,12 +214,21 @@ def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
 
     @wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        bound = signature.bind(*args, **kwargs)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            known = [name for name in signature.parameters if name != "self"]
+            raise TypeError(f"{_called(function)}: {error}; its arguments are {', '.join(known)}") from None
         own = {name: value for name, value in bound.arguments.items() if name not in options}
         bound.arguments |= check_arguments(function, own)
         return function(*bound.args, **bound.kwargs)
 
     return call
+
+
+def _called(function: Callable[..., Any]) -> str:
+    """The name of a function for a user, and of a class for its constructor."""
+    return function.__qualname__.removesuffix(".__init__")
 
 
 _hints = cache(partial(get_type_hints, include_extras=True))

@@ -175,7 +175,7 @@ def test_half_precision_and_gradients_do_not_matter(metric: Metric) -> None:
     assert metric([output], [target]) == metric([output.detach().double()], [target])
 
 
-@pytest.mark.parametrize("name", sorted(METRICS.keys() & TITLES.keys()))
+@pytest.mark.parametrize("name", METRICS)
 def test_the_report_calls_a_metric_by_its_title(name: str) -> None:
     # The report reads records without torch, so it cannot import the metrics themselves.
     assert TITLES[name] == METRICS[name].title
@@ -187,7 +187,7 @@ def test_a_metric_for_classes_measures_two_classes_too_but_no_numbers() -> None:
     assert metrics_for("numbers") == ["mae", "mse"]
 
 
-@pytest.mark.parametrize("name", metrics_for("numbers"))
+@pytest.mark.parametrize("name", [name for name in metrics_for("numbers") if METRICS[name].loss is not None])
 def test_the_loss_of_a_metric_equals_it(name: str) -> None:
     output, target = torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0.5, 4.0, float("nan")])
     loss = METRICS[name].loss

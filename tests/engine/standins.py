@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from sirgcn.data import Graphs, Schema, Split, Task, load
+from sirgcn.data.sets.catalog import find
 from sirgcn.engine import records
 from sirgcn.nn.encoder import OGB_ATOM
 
@@ -21,19 +22,20 @@ FEATURES = {
     "tolokers": (10, 1),
     "questions": (301, 1),
 }
-"""Width of the node features, and outputs."""
+"""Width of the node features, and outputs, of the data sets with a preset."""
 
 
 def stand_in(name: str, options: dict[str, Any]) -> Task:
     """A small task like the data set of that name."""
-    if name in ("dictionary_lookup", "hetero_edge_count"):
-        return load(name, num_graphs=10, **options)
     if name in ("pattern", "cluster"):
         whole = load(name, num_graphs=140 if name == "pattern" else 12)
         six = Split(torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor([4, 5]))
         return Task(name, whole.graphs.select(torch.arange(6)), whole.schema, (six,), whole.loss, whole.metric)
+    entry = find(name)
+    if "num_graphs" in entry.options:
+        return load(name, num_graphs=10, **options)
     torch.manual_seed(0)
-    graphs, size = (6, 8) if name in ("ZINC", "mnist", "cifar10", "ogbg-molhiv") else (1, 80)
+    graphs, size = (6, 8) if entry.level == "graph" else (1, 80)
     if name == "ZINC":
         x, schema = torch.randint(0, 28, (graphs * size, 1)), Schema(vocabularies=(28,))
         return _task(name, x, torch.randn(graphs), schema, "l1", "mae", graphs)
@@ -41,7 +43,8 @@ def stand_in(name: str, options: dict[str, Any]) -> Task:
         x = torch.stack([torch.randint(0, limit, (graphs * size,)) for limit in OGB_ATOM], dim=1)
         y = torch.tensor([0.0, 1.0]).repeat(graphs // 2)
         return _task(name, x, y, Schema(vocabularies=OGB_ATOM), "binary_cross_entropy", "roc_auc", graphs)
-    width, outputs = FEATURES[name]
+    # The width and the outputs of a data set without a preset are whatever its files have.
+    width, outputs = FEATURES.get(name, (5, 1 if entry.metric == "roc_auc" else 4))
     rows = graphs if graphs > 1 else size
     x, schema = torch.randn(graphs * size, width), Schema(features=width, outputs=outputs)
     if outputs == 1:

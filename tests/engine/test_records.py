@@ -230,3 +230,9 @@ def test_score_of_a_run_whose_record_cannot_be_written_is_told_all_the_same(tmp_
         assert re.match(r"unrecorded: small c=2, SIR-GCN, seed 0, test mse [\d.e+]+ after 1 epochs", line)
         assert line.endswith(f"{tmp_path}/results/small.jsonl: the record cannot be written: File too large")
         assert list((tmp_path / "results").iterdir()) == []
+
+
+@pytest.mark.parametrize("named", [{}, "x", {"file": "curves/a.npz"}, {"file": 1, "sha256": "0"}], ids=str)
+def test_malformed_name_of_curves_is_refused_with_the_file(named: Any, tmp_path: Path) -> None:
+    with pytest.raises(CurvesError, match=r"a\.jsonl: curves: expected a file and its sha256, got"):
+        records.with_curves(tmp_path / "a.jsonl", {**record(0), "curves": named})

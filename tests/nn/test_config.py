@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -136,6 +137,13 @@ def test_conv_options_are_added_to_those_that_are_there() -> None:
         ({"random_features": 16}, "random_features: expected 0 <= columns < hidden_channels"),
         ({"edge_scores": True, "pool": "sum"}, "edge_scores: expected pool=None"),
         ({"feed_forward": -1}, "feed_forward: expected at least 0, got -1"),
+        ({"pe_dim": -3}, "pe_dim: expected at least 0, got -3"),
+        ({"random_seed": -1}, "random_seed: expected at least 0, got -1"),
+        ({"pool": "sum", "head_channels": [0]}, r"head_channels\[0\]: expected at least 1, got 0"),
+        ({"act": "rleu"}, "^act: expected one of .*, got 'rleu'"),
+        ({"encoder_act": "rleu"}, "^encoder_act: expected one of .*, got 'rleu'"),
+        ({"sigma_layers": "two"}, "sigma_layers: expected a whole number, got 'two'"),
+        ({"activation": torch.nn.ReLU()}, "activation: expected text, got ReLU"),
         ({"num_layers": 0}, "num_layers: expected at least 1, got 0"),
     ],
     ids=str,
@@ -150,7 +158,7 @@ def test_wrong_settings_are_refused_by_name(options: dict[str, Any], message: st
     [
         ({"blok": {}}, "network: unknown key 'blok'.*; did you mean block?"),
         ({"out_channels": "3"}, "network: out_channels: expected a whole number, got '3'"),
-        ({"conv": {"name": "gcm"}}, "got 'gcm'; did you mean gcn?"),
+        ({"conv": {"name": "gcnn"}}, "got 'gcnn'; did you mean gcn?"),
         ({"block": {"channels": 4}}, "layers is not set"),
     ],
     ids=str,
@@ -255,3 +263,27 @@ def test_a_seed_draws_the_same_weights_as_ever(name: str) -> None:
 def test_a_changed_configuration_is_another_network() -> None:
     config = replace(of(), out_channels=4)
     assert build_net(config)(torch.rand(3, 5), torch.tensor([[0, 1], [1, 2]])).shape == (3, 4)
+
+
+def test_options_of_a_convolution_are_what_json_gives_back() -> None:
+    config = of(conv="pna", conv_options={"aggregators": ("mean", "max"), "delta": np.float64(1.5)})
+    assert config.conv.options == {"aggregators": ["mean", "max"], "delta": 1.5}
+    assert through_json(config) == config
+
+
+@pytest.mark.parametrize("given", [None, "{}", []], ids=str)
+def test_what_is_no_dictionary_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigError, match="network: expected a dictionary"):
+        config_from_dict(given)
+
+
+@pytest.mark.parametrize("given", [None, "zinc", {}], ids=str)
+def test_what_is_no_configuration_is_refused(given: Any) -> None:
+    with pytest.raises(TypeError, match="config: expected a NetConfig or a NetworkConfig"):
+        build_net(given)
+
+
+def test_the_former_call_of_a_network_names_its_arguments() -> None:
+    former: Any = SIRNet
+    with pytest.raises(TypeError, match="SIRNet: too many positional arguments; its arguments are config, share"):
+        former(4, 6, 2, 2)

@@ -656,7 +656,7 @@ def test_refusals_name_what_is_known() -> None:
         make_conv("gcn", 8, 8, heads=2)
     with pytest.raises(ValueError, match=r"^aggregators: expected at least one of sum, mean, max, min, std, got none$"):
         make_conv("pna", 8, 8, aggregators=[])
-    with pytest.raises(ValueError, match=r"^edge features: .*sir, gated_gcn; got gat$"):
+    with pytest.raises(ValueError, match=r"^edge features: .*sir, gated_gcn; got gat\. Choose"):
         SIRNet.of(5, 16, 3, 2, conv="gat", edge_channels=3)
     with pytest.raises(ValueError, match=r"^out_channels: expected a multiple of the 8 heads, got 20"):
         SIRNet.of(5, 20, 3, 2, conv="gat")

@@ -12,7 +12,8 @@ from torch_geometric.nn.aggr import MeanAggregation
 
 import sirgcn.nn.conv as module
 from sirgcn.nn import Rows, SIRNet, SIRReadout
-from sirgcn.nn.sharing import LayerInputs, _refine
+from sirgcn.nn.blocks import LayerInputs
+from sirgcn.nn.sharing import _refine
 from sirgcn.ops import Neighbors, native, sir_aggregate
 
 pytestmark = pytest.mark.skipif(native.UNAVAILABLE is not None, reason=str(native.UNAVAILABLE))
@@ -293,3 +294,27 @@ def test_autocast_is_computed_by_node(targets: list[int]) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         network().float()(**molecules())
     assert is_by_node(targets)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_batch_norm_that_lost_its_statistics_is_computed_by_node(training: bool, targets: list[int]) -> None:
+    net = network().train(training)
+    for block in net.blocks:
+        norm: Any = block.norm
+        norm.running_mean = norm.running_var = None
+    torch.testing.assert_close(net(**molecules()), by_node(net)(**molecules()))
+    assert is_by_node(targets[:3])
+
+
+@pytest.mark.parametrize("step", ["_encoded_nodes", "_run_blocks"])
+def test_a_network_with_a_step_of_its_own_runs_it(step: str) -> None:
+    def twice(self: SIRNet, *given: Any) -> Tensor:
+        found: Tensor = 2 * getattr(SIRNet, step)(self, *given)
+        return found
+
+    net = network().eval()
+    plain = net(**molecules())
+    net.__class__ = type("Own", (SIRNet,), {step: twice})
+    found = net(**molecules())
+    assert not torch.allclose(found, plain)
+    torch.testing.assert_close(found, by_node(net)(**molecules()))

@@ -68,7 +68,7 @@ def _with_records(folder: Path, names: Sequence[str]) -> set[str]:
         raise FileNotFoundError(f"--results: expected a folder with records, got {folder}")
     known = {file.stem.lower(): file.stem for file in sorted(folder.glob("*.jsonl"))}
     for name in names:
-        check_name("experiment with records", name, known.values())
+        check_name(f"records in {folder}", name, known.values(), "an experiment, not a table: ")
     return {known[name.lower()] for name in names} or set(known.values())
 
 

@@ -67,7 +67,14 @@ def commit() -> str | None:
     try:
         folder = Path(__file__).parent
         found = [
-            subprocess.run(["git", "-C", folder, *command], capture_output=True, text=True, timeout=10, check=True)
+            # Without optional locks: a run that is killed here would leave a lock in the repository.
+            subprocess.run(
+                ["git", "--no-optional-locks", "-C", folder, *command],
+                capture_output=True,
+                text=True,
+                timeout=10,
+                check=True,
+            )
             for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
         ]
     except (OSError, subprocess.SubprocessError):

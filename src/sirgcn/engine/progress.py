@@ -47,7 +47,10 @@ class Progress:
             self._epoch(run, detail)
         else:
             self.finished += 1
-            self.bars.remove_task(self.tasks.pop(run))
+            # A run may end twice: by its own word, and by a signal that killed its process right after.
+            task = self.tasks.pop(run, None)
+            if task is not None:
+                self.bars.remove_task(task)
             line = f"[{self.finished}/{self.total}] {event}: {run}{result_of(detail)}"
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 

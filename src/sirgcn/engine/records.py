@@ -176,6 +176,8 @@ def with_curves(path: str | Path, record: Mapping[str, Any]) -> dict[str, Any]:
         return dict(record)
     from sirgcn.engine import curves
 
+    if not isinstance(named, Mapping) or not all(isinstance(named.get(key), str) for key in ("file", "sha256")):
+        raise curves.CurvesError(f"{path}: curves: expected a file and its sha256, got {named!r}")
     place = PurePosixPath(named["file"])
     if place.is_absolute() or ".." in place.parts:
         raise curves.CurvesError(f"{path}: curves: expected a file below the folder of the records, got {place}")

@@ -1,8 +1,8 @@
 """The blocks of `SIRNet`: what stands around a convolution."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import cast
+from typing import NamedTuple, cast
 
 from torch import Tensor, nn
 
@@ -12,6 +12,26 @@ from sirgcn.nn.context import make_norm
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.linear import Linear
 from sirgcn.ops.rows import Rows
+
+
+class LayerInputs(NamedTuple):
+    """What every block reads besides the node features.
+
+    Args:
+        graph: the edges.
+        edge: their features; only a pair (table, type) can be equal for many edges.
+        edge_weight: a scalar per edge.
+        context: what the convolution reads besides these, by name, see `Conv.extra_inputs`.
+    """
+
+    graph: Graph
+    edge: EdgeAttr
+    edge_weight: Tensor | None
+    context: Mapping[str, Tensor]
+
+    def run(self, layer: nn.Module, h: Tensor | Rows) -> Tensor:
+        """The output of a block, or of a convolution, for node features."""
+        return layer(h, self.graph, self.edge, self.edge_weight, **self.context)
 
 
 class Block(nn.Module):

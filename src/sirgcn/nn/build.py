@@ -9,7 +9,7 @@ from torch import nn
 from sirgcn.nn.config import NetConfig
 from sirgcn.nn.net import EdgeNet, SIRNet
 from sirgcn.nn.networks import NetworkConfig, make_network
-from sirgcn.strict import from_dict
+from sirgcn.strict import ConfigError, from_dict
 
 
 def build_net(config: NetConfig | NetworkConfig, share: Literal["auto", False] = "auto") -> nn.Module:
@@ -24,6 +24,11 @@ def build_net(config: NetConfig | NetworkConfig, share: Literal["auto", False] =
     >>> type(net.blocks[0].conv).__name__
     'GIN'
     """
+    if not isinstance(config, (NetConfig, NetworkConfig)):
+        raise TypeError(
+            f"config: expected a NetConfig or a NetworkConfig, got {type(config).__name__}; "
+            f"config_from_dict makes one from plain values, and PRESETS has those of the paper"
+        )
     if isinstance(config, NetworkConfig):
         return make_network(config.network, config.in_channels, config.out_channels, config.num_nodes, **config.options)
     if not config.head.edge_scores:
@@ -40,6 +45,8 @@ def config_from_dict(data: Mapping[str, Any], where: str = "network") -> NetConf
     >>> config_from_dict(config.to_dict()) == config
     True
     """
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{where}: expected a dictionary as to_dict gives it, got {type(data).__name__}")
     if "network" in data:
         found: NetworkConfig = from_dict(NetworkConfig, data, where)
         return found

@@ -7,10 +7,22 @@ settings by the short names of `OPTIONS`, such as `hidden_channels` or `conv_dro
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from numbers import Integral, Real
 from typing import Any, Literal, get_type_hints
 
 from sirgcn.nn.convs import check_options, find_conv
-from sirgcn.strict import ConfigError, Count, Probability, Size, check_fields, check_name, from_dict, read
+from sirgcn.ops.activation import Activation
+from sirgcn.strict import (
+    ConfigError,
+    Count,
+    Probability,
+    Size,
+    check_arguments,
+    check_fields,
+    check_name,
+    from_dict,
+    read,
+)
 
 Channels = int | tuple[int, ...] | None
 
@@ -35,6 +47,8 @@ class EncoderConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if isinstance(self.act, str):
+            _check_activation("encoder_act", self.act)
 
 
 @dataclass(frozen=True)
@@ -76,10 +90,10 @@ class ContextConfig:
 
     virtual_node: bool = False
     virtual_residual: bool = False
-    random_features: int = 0
-    random_seed: int | None = None
+    random_features: Count = 0
+    random_seed: Count | None = None
     positional: Literal["random_walk", "laplacian"] | None = None
-    pe_dim: int = 0
+    pe_dim: Count = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -110,7 +124,10 @@ class ConvConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_options(self.name, self.options, find_conv(self.name).options)
+        conv = find_conv(self.name)
+        check_options(self.name, self.options, conv.options)
+        check_arguments(conv.build, self.options)
+        object.__setattr__(self, "options", _as_json(self.options, "options"))
 
 
 @dataclass(frozen=True)
@@ -155,6 +172,8 @@ class BlockConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.act is not None:
+            _check_activation("act", self.act)
 
 
 @dataclass(frozen=True)
@@ -190,7 +209,7 @@ class HeadConfig:
     True
     """
 
-    channels: tuple[int, ...] = ()
+    channels: tuple[Size, ...] = ()
     bias: bool = True
     edge_scores: bool = False
 
@@ -335,6 +354,28 @@ _PARTS: dict[str, Any] = {
     "readout": ReadoutConfig,
     "head": HeadConfig,
 }
+
+
+def _check_activation(setting: str, name: str) -> None:
+    try:
+        Activation.parse(name)
+    except ValueError as error:
+        raise ConfigError(str(error).replace("activation:", f"{setting}:", 1)) from None
+
+
+def _as_json(value: Any, where: str) -> Any:
+    """The value as JSON gives it back: lists for tuples, plain numbers; anything that JSON cannot hold is refused."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(entry, f"{where}[{key!r}]") for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(entry, f"{where}[{place}]") for place, entry in enumerate(value)]
+    raise ConfigError(f"{where}: expected a value that JSON can hold, got {value!r}")
 
 
 def read_option(name: str, value: Any, where: str = "") -> Any:

@@ -76,7 +76,10 @@ def make_conv(
     if edge_dim is not None:
         if "edge" not in conv.extra_inputs:
             known = [other.name for other in CONVS.values() if "edge" in other.extra_inputs]
-            raise ValueError(f"edge features: expected a convolution that has them: {', '.join(known)}; got {name}")
+            raise ValueError(
+                f"edge features: expected a convolution that reads them: {', '.join(known)}; got {name}. "
+                f"Choose one of these, or leave the edge features out"
+            )
         options["edge_dim"] = edge_dim
     return conv.build(in_channels, out_channels, dropout=dropout, **options)
 

@@ -18,14 +18,14 @@ from sirgcn.nn.adjacency import (
     with_self_loops,
     with_stored_values,
 )
-from sirgcn.nn.blocks import BLOCKS, FeedForward, make_mlp
+from sirgcn.nn.blocks import BLOCKS, FeedForward, LayerInputs, make_mlp
 from sirgcn.nn.config import Channels, NetConfig
 from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode, make_norm
 from sirgcn.nn.convs import find_conv, make_conv
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
 from sirgcn.nn.linear import Linear
-from sirgcn.nn.sharing import LayerInputs, run_shared
+from sirgcn.nn.sharing import run_shared
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.calls import is_compiling, is_exporting, is_touched
 from sirgcn.ops.checks import check_devices, check_range
@@ -183,6 +183,11 @@ class SIRNet(nn.Module):
         if rows is None:
             rows = Rows(self._run_blocks(self._encoded_nodes(x, pe), inputs, batch, batch_size))
         return self._read_out(rows, batch, batch_size)
+
+    def has_own_steps(self) -> bool:
+        """Whether a subclass or this instance replaces a step of `forward` that shared rows would leave out."""
+        steps = ("_encoded_nodes", "_run_blocks")
+        return any(name in self.__dict__ or getattr(type(self), name) is not getattr(SIRNet, name) for name in steps)
 
     def _check_inputs(
         self,

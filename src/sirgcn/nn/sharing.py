@@ -10,16 +10,15 @@ Both give the numbers that computing every node gives, up to rounding. `run_shar
 None unless everything fits, and the network then computes every node.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 
-from sirgcn.nn.adjacency import EdgeAttr, Graph
-from sirgcn.nn.blocks import Residual, Skip
+from sirgcn.nn.adjacency import EdgeAttr
+from sirgcn.nn.blocks import LayerInputs, Residual, Skip
 from sirgcn.nn.conv import SIRConv
 from sirgcn.nn.dropout import can_drop
 from sirgcn.nn.encoder import CategoricalEncoder
@@ -32,26 +31,6 @@ from sirgcn.ops.sharing import Kinds, weighted_batch_norm
 
 if TYPE_CHECKING:
     from sirgcn.nn.net import SIRNet
-
-
-class LayerInputs(NamedTuple):
-    """What every block reads besides the node features.
-
-    Args:
-        graph: the edges.
-        edge: their features; only a pair (table, type) can be equal for many edges.
-        edge_weight: a scalar per edge.
-        context: what the convolution reads besides these, by name, see `Conv.extra_inputs`.
-    """
-
-    graph: Graph
-    edge: EdgeAttr
-    edge_weight: Tensor | None
-    context: Mapping[str, Tensor]
-
-    def run(self, layer: nn.Module, h: Tensor | Rows) -> Tensor:
-        """The output of a block, or of a convolution, for node features."""
-        return layer(h, self.graph, self.edge, self.edge_weight, **self.context)
 
 
 def run_shared(net: "SIRNet", x: Tensor, inputs: LayerInputs) -> Rows | None:
@@ -154,6 +133,7 @@ def _can_share(net: "SIRNet", x: Tensor) -> bool:
     """
     return (
         net.share == "auto"
+        and not net.has_own_steps()
         and is_plain_call(x.device.type)
         and _has_small_table(net, x)
         and _has_only_blocks(net)
@@ -178,7 +158,9 @@ def _has_only_blocks(net: "SIRNet") -> bool:
     """Whether nothing but blocks stands between encoder and readout."""
     has_more = any(part is not None for part in (net.positional, net.random_features, net.virtual_node, net.jk))
     reads_first = "first" in net.conv.extra_inputs
-    return not has_more and not reads_first and all(type(part) is nn.Identity for part in net.feed_forwards)
+    has_followers = any(type(part) is not nn.Identity for part in net.feed_forwards)
+    is_whole = len(net.feed_forwards) == len(net.blocks)
+    return not has_more and not reads_first and not has_followers and is_whole
 
 
 def _can_read_rows(block: nn.Module, conv_type: type[nn.Module]) -> bool:
@@ -233,6 +215,7 @@ def _is_sum_of_sigma(conv: SIRConv) -> bool:
 def _has_known_norm(block: Residual) -> bool:
     """Whether `_normalised` can compute the norm."""
     norm = block.norm
-    if type(norm) is nn.BatchNorm1d:
-        return norm.affine and norm.track_running_stats and norm.momentum is not None
-    return type(norm) in (nn.LayerNorm, nn.Identity)
+    if type(norm) is not nn.BatchNorm1d:
+        return type(norm) in (nn.LayerNorm, nn.Identity)
+    has_statistics = norm.track_running_stats and norm.running_mean is not None and norm.running_var is not None
+    return norm.affine and has_statistics and norm.momentum is not None

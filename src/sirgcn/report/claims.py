@@ -12,14 +12,19 @@ from sirgcn.strict import ConfigError, check_name, from_dict
 METRICS = {
     "accuracy": "accuracy",
     "class_accuracy": "class-averaged accuracy",
+    "f1": "macro F1",
     "roc_auc": "ROC-AUC",
+    "average_precision": "average precision",
     "mae": "mean absolute error",
     "mse": "mean squared error",
     "seconds": "inference time",
     "step_seconds": "time of a training step",
     "complexity": "order of growth",
 }
-"""The metrics of the paper's tables and of our own times, by the name that records give them."""
+"""The titles of metrics and of our own times, by the name that records give them.
+
+The report never loads torch, so it cannot ask `sirgcn.data.METRICS`; a test compares the two.
+"""
 
 Sort = Literal["training", "inference", "step", "growth"]
 """The sorts of experiments that fill tables, by the name in an experiment file."""

@@ -17,6 +17,7 @@ from sirgcn.data.tables.roles import known
 from sirgcn.data.tables.structure import Structure
 from sirgcn.data.tables.text import Bools, Objects
 from sirgcn.data.validate import DataError, check_choice
+from sirgcn.strict import nearest
 
 TARGET_NAMES = ("y", "label", "target", "class")
 # If there are more different whole numbers than this, they are counts or amounts and not classes.
@@ -134,9 +135,17 @@ def _level_of(target: Sequence[str], tables: Mapping[Level, Frame | None]) -> Le
     columns = {level: list(table.columns) for level, table in tables.items() if table is not None}
     holding = [level for level, names in columns.items() if set(target) <= set(names)]
     if len(holding) != 1:
-        got = f"{' and '.join(holding)} tables have it: say level=" if holding else f"got {columns}"
-        raise DataError(f"expected a column of one table, {got}", "target", value=list(target))
+        raise DataError(_why_no_level(target, columns, holding), "target", value=list(target))
     return holding[0]
+
+
+def _why_no_level(target: Sequence[str], columns: Mapping[Level, list[str]], holding: Sequence[Level]) -> str:
+    if holding:
+        return f"expected a column of one table, {' and '.join(holding)} tables have it: say level="
+    known = [f"{', '.join(names)} (of the {level} table)" for level, names in columns.items()]
+    names = [name for found in columns.values() for name in found]
+    hint = nearest(target[0], names) if target else ""
+    return f"expected a column of one table, got {', '.join(map(repr, target))}; there are {'; '.join(known)}{hint}"
 
 
 def _per_edge(y: Tensor, structure: Structure) -> Tensor:

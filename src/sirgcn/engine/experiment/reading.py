@@ -160,7 +160,10 @@ def _sort_of(data: Mapping[str, Any], where: str) -> str:
     """The sort that a file names; `training` if it names none."""
     if "kind" in data:
         new = _FORMER.get(str(data["kind"]), data["kind"])
-        raise ConfigError(f'{where}: kind: expected the new name of this key, sort: write sort = "{new}"')
+        known = ", ".join(SORTS)
+        raise ConfigError(
+            f'{where}: kind: expected the new name of this key, sort: write sort = "{new}" (one of {known})'
+        )
     sort = read(str, data.get("sort", "training"), f"{where}: sort")
     check_name(f"{where}: sort", sort, SORTS)
     return str(sort).lower()
