@@ -672,7 +672,7 @@ def test_refusals_name_what_is_known() -> None:
         make_conv("gcn", 8, 8, dropout=1.5)
     with pytest.raises(ValueError, match=r"^self_loops: "):
         SIRNet.of(5, 16, 3, 2, edge_channels=3, self_loops=True)
-    with pytest.raises(ValueError, match=r"activation: expected one of identity, relu"):
+    with pytest.raises(ValueError, match=r"^encoder_act: expected one of identity, relu"):
         SIRNet.of(5, 16, 3, 2, encoder="linear", encoder_act="swish")
 
 
