@@ -312,8 +312,7 @@ def _can_share_pairs(network: nn.Module, query: Rows, key: Rows, backend: str | 
         and key.index is not None
         and query.dtype == key.dtype
         and query.dtype in (torch.float32, torch.float64)
-        and is_plain_call()
-        and not torch.is_autocast_enabled(query.device.type)
+        and is_plain_call(query.device.type)
         and isinstance(network, nn.Module)  # type: ignore[redundant-expr]
         and acts_alike(network)
         and choose_backend(backend, query.device) != "reference"
