@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from torch_geometric.nn.dense.linear import Linear as PyGLinear
 
 from sirgcn import testing as laws
+from sirgcn.nn.linear import Linear  # which also makes PyG's linear layer known to the ops
 from sirgcn.ops import Activation, Neighbors, native, tiled_aggregate
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.linear_messages import linear_message
@@ -409,7 +410,8 @@ IDENTITY, RELU = Activation("identity"), Activation("relu")
 FORMS: dict[str, tuple[Callable[[], nn.Module], Activation, Activation]] = {
     "linear": (lambda: nn.Linear(3, 3), IDENTITY, IDENTITY),
     "in a sequential": (lambda: nn.Sequential(nn.Linear(3, 3)), IDENTITY, IDENTITY),
-    "max of SIRConv": (lambda: nn.Sequential(Sigma("gelu"), PyGLinear(3, 3)), Activation("gelu"), IDENTITY),
+    "max of SIRConv": (lambda: nn.Sequential(Sigma("gelu"), Linear(3, 3)), Activation("gelu"), IDENTITY),
+    "PyG's linear layer": (lambda: nn.Sequential(Sigma("gelu"), PyGLinear(3, 3)), Activation("gelu"), IDENTITY),
     "MLP sigma": (lambda: nn.Sequential(nn.ReLU(), nn.Linear(3, 3), nn.Tanh()), RELU, Activation("tanh")),
     "without bias": (lambda: nn.Sequential(nn.ReLU(), nn.Linear(3, 3, bias=False)), RELU, IDENTITY),
     "slope": (
