@@ -5,8 +5,9 @@ brings oneDNN, which generates its code for any processor. `tools/compare_produc
 
 - oneDNN is level with our kernel, or faster, in Y and in the gradient of X of large matrices.
 - oneDNN takes about 1.5 times as long as MKL and our kernel for the gradient of W.
-- oneDNN prepares its code again for every new number of rows. Batches of molecules hardly ever have the same number of
-  rows twice, and an epoch of ZINC took 1.3 times as long.
+- oneDNN prepares its code again for every new number of rows, which costs little for large matrices and several times
+  the product for small ones. Batches of molecules hardly ever have the same number of rows twice, and training on ZINC
+  took about 1.3 times as long (one comparison, not on record).
 """
 
 from typing import Any
