@@ -27,6 +27,7 @@ from sirgcn.nn.converters import (
 from sirgcn.nn.convs import CONVS, Conv, make_conv
 from sirgcn.nn.dgl import from_dgl_state_dict
 from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
+from sirgcn.nn.gated_converters import from_res_gated
 from sirgcn.nn.models import SIRGCN
 from sirgcn.nn.net import EdgeNet, SIRNet
 from sirgcn.nn.networks import MODEL_COLUMNS, NETWORKS, Network, NetworkConfig, make_network, model_rows
@@ -84,6 +85,7 @@ __all__ = [
     "from_gcn",
     "from_gin",
     "from_gine",
+    "from_res_gated",
     "from_sage",
     "hetero_edge_count_preset",
     "make_conv",

@@ -199,7 +199,8 @@ def _is_equal_on_kinds(block: Residual) -> bool:
 
 def _is_sum_of_sigma(conv: SIRConv) -> bool:
     """Whether a convolution weighs edges by degrees only, and computes sigma by its name, without dropout."""
-    lins = [lin for lin in (conv.lin_query, conv.lin_key, conv.lin_edge, conv.lin_relation) if lin is not None]
+    projections = (conv.lin_query, conv.lin_key, conv.lin_edge, conv.lin_value, conv.lin_relation)
+    lins = [lin for lin in projections if lin is not None]
     return (
         conv.aggr != "max"
         and conv.message_network is None
