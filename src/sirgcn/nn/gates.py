@@ -2,8 +2,9 @@
 
 from torch import Tensor, nn
 
+from sirgcn.nn.slopes import is_fused
 from sirgcn.ops import ACTIVATIONS
-from sirgcn.ops.activation import Sigma
+from sirgcn.ops.activation import LEARNED
 from sirgcn.ops.columns import split_columns
 
 
@@ -19,9 +20,9 @@ def check_gated(gated: bool, aggr: str, message_network: object) -> None:
 
 def check_gate(activation: nn.Module, fused: bool) -> None:
     """Refuse a module as the gate of the fused route, which computes the activations of the table only."""
-    if fused and type(activation) is not Sigma:
+    if fused and not is_fused(activation):
         raise ValueError(
-            f"activation: expected with gated=True one of {', '.join(ACTIVATIONS)}, got {type(activation).__name__}; "
+            f"activation: expected with gated=True one of {', '.join((*ACTIVATIONS, *LEARNED))}, got {type(activation).__name__}; "
             f"a gate that is a module needs fused=False"
         )
 

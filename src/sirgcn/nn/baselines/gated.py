@@ -8,12 +8,13 @@ from torch import Tensor, nn
 
 from sirgcn.nn.adjacency import EdgeAttr, through_edges
 from sirgcn.nn.baselines.baseline import Baseline
-from sirgcn.nn.baselines.messages import edge_scores, weighted_sum
+from sirgcn.nn.baselines.messages import edge_scores
 from sirgcn.nn.linear import Linear, side_by_side
 from sirgcn.ops import Activation, Grouping, Neighbors, tiled_aggregate
 from sirgcn.ops.calls import has_hooks, is_touched
 from sirgcn.ops.columns import split_columns
 from sirgcn.ops.gated import gated_aggregate
+from sirgcn.ops.reductions import weighted_sum
 from sirgcn.ops.rows import Rows, look_up
 from sirgcn.strict import Probability, Size, checked
 
