@@ -21,9 +21,10 @@ def check_gated(gated: bool, aggr: str, message_network: object) -> None:
 def check_gate(activation: nn.Module, fused: bool) -> None:
     """Refuse a module as the gate of the fused route, which computes the activations of the table only."""
     if fused and not is_fused(activation):
+        known = ", ".join((*ACTIVATIONS, *LEARNED))
         raise ValueError(
-            f"activation: expected with gated=True one of {', '.join((*ACTIVATIONS, *LEARNED))}, got {type(activation).__name__}; "
-            f"a gate that is a module needs fused=False"
+            f"activation: expected with gated=True one of {known}, got {type(activation).__name__}; a gate that is a "
+            f"module needs fused=False"
         )
 
 
