@@ -6,7 +6,6 @@ from typing import cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 from torch_geometric.nn.dense.linear import Linear as PyGLinear
 
 from sirgcn.ops.linear import linear
@@ -69,8 +68,8 @@ def side_by_side(linears: Sequence[nn.Module], rows: Rows) -> Rows:
 
 
 def _is_one_product(linear: nn.Module) -> bool:
-    """Whether a layer is x W^T + b with weights that it has drawn."""
-    return known_parts(linear) == [linear] and not is_lazy(linear.weight)
+    """Whether a layer is x W^T + b; a lazy one, which draws its weights in a hook, is not."""
+    return known_parts(linear) == [linear]
 
 
 def _stacked(linears: Sequence[nn.Module]) -> Callable[[Tensor], Tensor]:
