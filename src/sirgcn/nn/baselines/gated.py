@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from sirgcn.nn.adjacency import EdgeAttr, through_edges
-from sirgcn.nn.baselines.baseline import Baseline
+from sirgcn.nn.baselines.baseline import Baseline, check_edge_given
 from sirgcn.nn.baselines.messages import edge_scores, weighted_sum
 from sirgcn.nn.linear import Linear
 from sirgcn.ops import Neighbors, tiled_aggregate
@@ -35,9 +35,7 @@ class GatedGCN(Baseline):
         self.gate = _Gate(out_channels)
 
     def convolve(self, rows: Rows, graph: Neighbors, edge: EdgeAttr = None) -> Tensor:
-        if (edge is None) != (self.lin_edge is None):
-            wanted, got = ("none", "some") if self.lin_edge is None else ("edge features", "None")
-            raise ValueError(f"edge_attr: expected {wanted}, got {got}")
+        check_edge_given(edge, self.lin_edge is not None)
         if self.lin_edge is not None:
             edge = through_edges(self.lin_edge, edge)
         ends = torch.cat([rows.map(self.lin_key).expand(), rows.map(self.lin_value).expand()], dim=-1)

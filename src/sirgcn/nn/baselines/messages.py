@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.utils import softmax
 
+from sirgcn.nn.adjacency import EdgeAttr
 from sirgcn.ops import Activation, Neighbors, sir_aggregate, tiled_aggregate
 from sirgcn.ops.calls import is_compiling
 from sirgcn.ops.checks import check_devices
@@ -24,6 +25,16 @@ def weighted_sum(h: Tensor, graph: Neighbors, reduce: str = "sum", edge_weight: 
     [4.0, 0.0, 3.0]
     """
     return sir_aggregate(_nothing(h, graph), h, graph, None, edge_weight, "identity", reduce)
+
+
+def edge_sum(h: Tensor, graph: Neighbors, edge: EdgeAttr, activation: str = "relu") -> Tensor:
+    """The sum of sigma(h_v + e_uv) over N(u).
+
+    >>> graph = Neighbors.from_edge_index(torch.tensor([[0, 1], [2, 2]]), 3)
+    >>> edge_sum(torch.tensor([[1.0], [2.0], [4.0]]), graph, torch.tensor([[-3.0], [5.0]])).flatten().tolist()
+    [0.0, 0.0, 7.0]
+    """
+    return sir_aggregate(_nothing(h, graph), h, graph, edge, None, activation)
 
 
 def _nothing(h: Tensor, graph: Neighbors) -> Tensor:
