@@ -2,17 +2,7 @@
 
 from sirgcn.nn.adjacency import Graph
 from sirgcn.nn.build import build_net, config_from_dict
-from sirgcn.nn.config import (
-    OPTIONS,
-    BlockConfig,
-    ContextConfig,
-    ConvConfig,
-    EdgeConfig,
-    EncoderConfig,
-    HeadConfig,
-    NetConfig,
-    ReadoutConfig,
-)
+from sirgcn.nn.config import OPTIONS, NetConfig
 from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode
 from sirgcn.nn.conv import AGGREGATORS, SIRConv
 from sirgcn.nn.converted import ConvThen, Scale, WithSelfLoops
@@ -32,6 +22,15 @@ from sirgcn.nn.models import SIRGCN
 from sirgcn.nn.neighbourhood import CONTEXTS
 from sirgcn.nn.net import EdgeNet, SIRNet
 from sirgcn.nn.networks import MODEL_COLUMNS, NETWORKS, Network, NetworkConfig, make_network, model_rows
+from sirgcn.nn.parts import (
+    BlockConfig,
+    ContextConfig,
+    ConvConfig,
+    EdgeConfig,
+    EncoderConfig,
+    HeadConfig,
+    ReadoutConfig,
+)
 from sirgcn.nn.presets import (
     PRESETS,
     dictionary_lookup_preset,

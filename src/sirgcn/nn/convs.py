@@ -193,6 +193,7 @@ CONVS: dict[str, Conv] = {
             formula="MLP(h_u + sum h_v)",
             complexity="O(|E| d_in + |V| MLP)",
             build=GIN,
+            extra_inputs=("edge",),
         ),
         Conv(
             name="pna",

@@ -168,7 +168,8 @@ def _can_read_rows(block: nn.Module, conv_type: type[nn.Module]) -> bool:
     if type(block) not in (Residual, Skip) or not _is_known_residual(cast(Residual, block).residual):
         return False
     conv = cast(Residual, block).conv
-    return type(conv) is conv_type and getattr(conv, "can_take_rows", False)
+    passes_edges = cast(Residual, block).edge_norm is not None
+    return type(conv) is conv_type and not passes_edges and getattr(conv, "can_take_rows", False)
 
 
 def _is_known_residual(residual: nn.Module | None) -> bool:

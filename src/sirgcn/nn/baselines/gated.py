@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from sirgcn.nn.adjacency import EdgeAttr, through_edges
-from sirgcn.nn.baselines.baseline import Baseline
+from sirgcn.nn.baselines.baseline import Baseline, check_edge_given
 from sirgcn.nn.baselines.messages import edge_scores
 from sirgcn.nn.linear import Linear, side_by_side
 from sirgcn.ops import Activation, Grouping, Neighbors, tiled_aggregate
@@ -42,7 +42,7 @@ class GatedGCN(Baseline):
         if passes_edges and edge_dim is None:
             raise ValueError(
                 "passes_edges: expected False for a layer without edge features, got True; a network with "
-                "edge_constant=True gives all edges the same ones"
+                "edge_encoder='constant' gives all edges the same ones"
             )
         self.passes_edges = passes_edges
         self.lin_self, self.lin_value, self.lin_query = (Linear(in_channels, out_channels) for _ in range(3))
@@ -140,9 +140,7 @@ class ResGatedGCN(Baseline):
 
 def _projected_edge(lin_edge: nn.Module | None, edge: EdgeAttr) -> EdgeAttr:
     """The edge term; edge features that a layer misses, or has no use for, are refused."""
-    if (edge is None) != (lin_edge is None):
-        wanted, got = ("none", "some") if lin_edge is None else ("edge features", "None")
-        raise ValueError(f"edge_attr: expected {wanted}, got {got}")
+    check_edge_given(edge, lin_edge is not None)
     return None if lin_edge is None else through_edges(lin_edge, edge)
 
 
