@@ -754,7 +754,10 @@ def test_edge_weight_is_refused_by_max(fused: bool) -> None:
     ("arguments", "message"),
     [
         ({"aggr": "median"}, r"^aggr: expected one of sum, mean, sym, sym_in, max.*got 'median'"),
-        ({"activation": "swish"}, r"^activation: expected one of identity, relu, .*softplus, square, prelu, got 'swish'"),
+        (
+            {"activation": "swish"},
+            r"^activation: expected one of identity, relu, .*softplus, square, prelu, got 'swish'",
+        ),
         ({"variant": "draft"}, r"^variant: expected one of corrected, published, got 'draft'"),
         ({"dropout": 1.5}, r"^dropout: expected a number from 0 to 1, got 1.5"),
         ({"residual": "linear"}, r"^residual: .*'linear'"),

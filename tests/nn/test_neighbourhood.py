@@ -10,8 +10,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch.export import Dim
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import to_hetero
@@ -31,6 +29,7 @@ from sirgcn.testing import (
     random_graph,
     value_and_gradients,
 )
+from tests.nn.observe import SHAPES, LargestTensor, onnx_output
 
 HIDDEN, OUT, EDGE = 4, 3, 2
 NARROW, WIDE = 3, 7
@@ -246,19 +245,6 @@ def test_nodes_of_a_kind_are_computed_once(context: str, training: bool, monkeyp
     assert_same(found, expected, 1e-9)
 
 
-class _Largest(TorchDispatchMode):
-    """Records the largest tensor that an operator returns."""
-
-    elements = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = function(*args, **(kwargs or {}))
-        for tensor in out if isinstance(out, (tuple, list)) else [out]:
-            if isinstance(tensor, Tensor):
-                self.elements = max(self.elements, tensor.numel())
-        return out
-
-
 @both_widths
 @every_context
 def test_no_tensor_of_edges_by_channels_is_built(context: str, width: int) -> None:
@@ -266,7 +252,7 @@ def test_no_tensor_of_edges_by_channels_is_built(context: str, width: int) -> No
     neighbors = Neighbors.from_edge_index(graph.edge_index, 40)
     conv, x = layer(width, context=context), draw(40, width).requires_grad_()
     neighbors.weights("sym", torch.float64)
-    with _Largest() as largest:
+    with LargestTensor() as largest:
         conv(x, neighbors).sum().backward()
     assert 0 < largest.elements <= 2000
 
@@ -311,8 +297,7 @@ def test_compiled_layer_has_no_graph_break_and_equals_eager(context: str, width:
 @every_context
 def test_exported_layer_runs_on_graphs_of_any_size_without_a_custom_op(context: str, width: int) -> None:
     conv = layer(width, context=context)
-    shapes = {"x": {0: Dim("nodes", min=2)}, "edge_index": {1: Dim("edges", min=2)}}
-    program = torch.export.export(conv, (draw(RICH.num_targets, width), RICH.edge_index), dynamic_shapes=shapes)
+    program = torch.export.export(conv, (draw(RICH.num_targets, width), RICH.edge_index), dynamic_shapes=SHAPES)
     assert not any("sirgcn" in str(node.target) for node in program.graph.nodes)
     x, edge_index = draw(30, width), torch.randint(0, 30, (2, 77))
     assert_same([program.module()(x, edge_index)], [conv(x, edge_index)])
@@ -322,19 +307,11 @@ def test_exported_layer_runs_on_graphs_of_any_size_without_a_custom_op(context: 
 @pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec.. is deprecated:FutureWarning")
 @every_context
 def test_onnx_program_computes_the_same_on_another_graph(context: str, tmp_path: Path) -> None:
-    pytest.importorskip("onnxscript")
-    runtime = pytest.importorskip("onnxruntime")
     conv = layer(context=context).float().eval()
-    shapes = {"x": {0: Dim("nodes", min=2)}, "edge_index": {1: Dim("edges", min=2)}}
     given = (draw(RICH.num_targets, NARROW).float(), RICH.edge_index)
-    program = torch.onnx.export(conv, given, dynamic_shapes=shapes, dynamo=True, verbose=False)
-    assert program is not None
-    program.save(str(tmp_path / "layer.onnx"))
-    session = runtime.InferenceSession(str(tmp_path / "layer.onnx"), providers=["CPUExecutionProvider"])
-    x, edge_index = draw(30, NARROW).float(), torch.randint(0, 30, (2, 77))
-    names = [entry.name for entry in session.get_inputs()]
-    (found,) = session.run(None, dict(zip(names, (x.numpy(), edge_index.numpy()), strict=True)))
-    torch.testing.assert_close(torch.from_numpy(found), conv(x, edge_index), rtol=1e-4, atol=1e-5)
+    others = (draw(30, NARROW).float(), torch.randint(0, 30, (2, 77)))
+    found = onnx_output(conv, given, others, tmp_path)
+    torch.testing.assert_close(found, conv(*others), rtol=1e-4, atol=1e-5)
 
 
 @every_context
