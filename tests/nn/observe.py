@@ -16,7 +16,9 @@ SHAPES = {"x": {0: Dim("nodes", min=2)}, "edge_index": {1: Dim("edges", min=2)}}
 class LargestTensor(TorchDispatchMode):
     """Records the largest number of elements of a tensor that an operator returns."""
 
-    elements = 0
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.elements = 0
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = function(*args, **(kwargs or {}))

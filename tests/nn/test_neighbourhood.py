@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch_geometric.explain import Explainer, GNNExplainer
+from torch_geometric.explain import Explainer
+from torch_geometric.explain.algorithm import GNNExplainer
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import to_hetero
 
@@ -325,7 +326,7 @@ def test_to_hetero_makes_a_layer_per_relation(context: str) -> None:
             return self.conv(x, edge_index)
 
     relations = [("user", "rates", "item"), ("item", "is_rated_by", "user")]
-    net = to_hetero(Net(), (["user", "item"], relations))
+    net: Any = to_hetero(Net(), (["user", "item"], relations))
     x = {"user": draw(4, 3), "item": draw(3, 5)}
     edges = torch.tensor([[0, 1, 3], [2, 0, 0]])
     out = net(x, dict(zip(relations, (edges, edges.flip(0)), strict=True)))

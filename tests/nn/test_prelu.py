@@ -65,7 +65,7 @@ def draw(*shape: int) -> Tensor:
 
 def layer(given_as: str = "name", **options: Any) -> Any:
     """A layer whose slopes are drawn."""
-    conv = SIRConv(IN, OUT, **{"hidden_channels": HIDDEN, "activation": GIVEN[given_as](), **options}).double()
+    conv: Any = SIRConv(IN, OUT, **{"hidden_channels": HIDDEN, "activation": GIVEN[given_as](), **options}).double()
     nn.init.normal_(conv.activation.weight)
     return conv
 
@@ -192,7 +192,8 @@ def test_modules_of_torch_keep_their_slopes_and_names(given_as: str) -> None:
     conv: Any = SIRConv(IN, OUT, HIDDEN, activation=GIVEN[given_as]())
     assert set(conv.activation.state_dict()) == {"weight"}
     if given_as != "name":
-        assert torch.equal(conv.activation.weight, GIVEN[given_as]().weight)  # type: ignore[union-attr]
+        theirs: Any = GIVEN[given_as]()
+        assert torch.equal(conv.activation.weight, theirs.weight)
     frozen = nn.PReLU(HIDDEN, init=0.1)
     frozen.weight.requires_grad_(False)
     taken: Any = SIRConv(IN, OUT, HIDDEN, activation=frozen)
