@@ -38,6 +38,7 @@ from sirgcn.nn.presets import (
     preset,
     width_for_budget,
 )
+from sirgcn.nn.recipes import RECIPES, recipe
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.rows import Rows
 
@@ -51,6 +52,7 @@ __all__ = [
     "OGB_BOND",
     "OPTIONS",
     "PRESETS",
+    "RECIPES",
     "SIRGCN",
     "BlockConfig",
     "CategoricalEncoder",
@@ -93,5 +95,6 @@ __all__ = [
     "make_network",
     "model_rows",
     "preset",
+    "recipe",
     "width_for_budget",
 ]
