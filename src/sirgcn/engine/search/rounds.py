@@ -98,7 +98,7 @@ class Search:
             task = load_data(run, self.settings)
             if not task.num_batches("val", split=split):
                 raise DataError(
-                    f"a search chooses by validation: expected data with a validation part, got {task.name} without one",
+                    f"expected data with a validation part, by which a search chooses, got {task.name} without one",
                     f"{self.experiment.name}: search",
                 )
 
