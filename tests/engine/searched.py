@@ -66,5 +66,6 @@ def write(folder: Path, text: str = TEXT, scrambled: bool = False) -> Path:
 
 
 if __name__ == "__main__":
-    outcome = Search(load_training(sys.argv[1]), Settings(sys.argv[2], sys.argv[2], threads=1, every=0)).run()
+    place = Path(sys.argv[2])
+    outcome = Search(load_training(sys.argv[1]), Settings(place, place, threads=1, every=0)).run()
     sys.exit(0 if set(outcome.values()) <= {"done"} else 1)

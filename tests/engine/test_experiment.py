@@ -62,7 +62,7 @@ def test_experiment_builds_every_model_and_takes_two_steps(name: str) -> None:
     experiment = config.load_training(name)
     # The columns of one experiment differ in size alone.
     task = stand_in(experiment.data, experiment.columns[0].options)
-    for row in [form for row in experiment.models for form in (row, *suggested(experiment, row))]:
+    for row in [form for model in experiment.models for form in (model, *suggested(experiment, model))]:
         if row.control is not None:
             fitted = find_control(row.control).build(task, **row.options | {"max_iter": 2})
             assert "test" in fitted.scores(task)

@@ -270,7 +270,7 @@ def started(file: Path, folder: Path) -> subprocess.Popen[bytes]:
 
 def killed_when(file: Path, folder: Path, is_there: Callable[[], bool]) -> None:
     process = started(file, folder)
-    until = time.monotonic() + 120
+    until = time.monotonic() + 300
     while not is_there() and process.poll() is None:
         assert time.monotonic() < until
         time.sleep(0.005)
@@ -297,7 +297,6 @@ def test_a_search_that_is_killed_anywhere_ends_as_one_that_was_not(tmp_path: Pat
     points: list[Callable[[], bool]] = [
         lambda: has_epochs("search/mine/*trial_1*", 4),  # within the first trial
         lambda: has_trials(3),  # between two trials
-        lambda: has_epochs("search/mine/*trial_3*", 2),  # within the last trial
         lambda: has_epochs("mine/*", 3),  # within the run of a winner
     ]
     for place, point in enumerate(points):
@@ -332,7 +331,7 @@ def test_a_search_that_is_killed_anywhere_ends_as_one_that_was_not(tmp_path: Pat
         ("[8, 16]", "[8, 8]", "space: hidden_channels: expected a list of different values"),
         ("[8, 16]", "[]", "space: hidden_channels: expected a list of different values"),
         ("[8, 16]", "8", "space: hidden_channels: expected a list of choices or low and high, got 8"),
-        ('["mean", "sum"]', "[1, 2]", r"models\[0\]: space: aggr: expected a text"),
+        ('["mean", "sum"]', "[1, 2]", r"models\[0\]: space: aggr: expected text, got 1"),
         ("train.lr = {", "train.epochs = {", "space: train.epochs: expected a setting that leaves the budget"),
         ("num_layers = 1", "dropout = 0.1", "SIR-GCN: dropout: expected it in the space or in the row, got it in both"),
         ("num_layers = 1 }", "num_layers = 1 }\ntrain = { epochs = 99 }", "SIR-GCN: train: expected the budget"),

@@ -5,7 +5,7 @@ wins are.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -274,7 +274,7 @@ def _settings(title: str, models: Sequence[Tuned]) -> Sheet:
     return Sheet(f"{title}: chosen settings", ["Model", "Settings", "Trial", "Validation"], rows, left=2)
 
 
-def _settings_row(title: str, winner: Mapping[str, Any]) -> list[Entry]:
+def _settings_row(title: str, winner: dict[str, Any]) -> list[Entry]:
     settings = ", ".join(f"{name} = {_value(value)}" for name, value in winner["settings"].items())
     return [title, settings, str(winner["trial"] + 1), f"{trials.score_of(winner):.4f}"]
 
