@@ -35,6 +35,7 @@ from sirgcn.nn.presets import (
     dictionary_lookup_preset,
     hetero_edge_count_preset,
     preset,
+    unique_signature_preset,
     width_for_budget,
 )
 from sirgcn.ops.activation import Sigma
@@ -90,5 +91,6 @@ __all__ = [
     "make_network",
     "model_rows",
     "preset",
+    "unique_signature_preset",
     "width_for_budget",
 ]

@@ -176,6 +176,20 @@ def hetero_edge_count_preset(c: int, conv: str = "sir") -> NetConfig:
     return NetConfig.of(c, 10 * c, 1, conv=conv, pool="sum", **_SYNTHETIC, **own)
 
 
+def unique_signature_preset(conv: str = "sir") -> NetConfig:
+    """The network for UniqueSignature: one layer of 16 units on the raw value, a ReLU, and a linear map without a bias.
+
+    SIR-GCN sums. EGC has one head, and no self-loops.
+
+    >>> unique_signature_preset().block.channels
+    16
+    """
+    own: dict[str, Any] = {"sir": {"aggr": "sum", "activation": "relu"}}.get(conv, {})
+    if conv in ("egc_s", "egc_m"):
+        own = {"conv_options": {"heads": 1, "bases": 4}, "self_loops": False}
+    return NetConfig.of(1, 16, 1, conv=conv, **_SYNTHETIC | {"encoder": "none", "act": "relu"}, **own)
+
+
 def preset(name: str, **changes: Any) -> SIRNet:
     """The SIR-GCN of the paper for a data set, with any setting changed by its short name (`sirgcn.nn.OPTIONS`).
 

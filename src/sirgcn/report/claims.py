@@ -12,6 +12,7 @@ from sirgcn.strict import ConfigError, check_name, from_dict
 METRICS = {
     "accuracy": "accuracy",
     "class_accuracy": "class-averaged accuracy",
+    "balanced_accuracy": "balanced accuracy",
     "f1": "macro F1",
     "roc_auc": "ROC-AUC",
     "average_precision": "average precision",

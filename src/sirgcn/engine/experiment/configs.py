@@ -86,6 +86,8 @@ class ModelConfig:
         budget: the number of parameters that the hidden width is chosen to fill. None keeps the width.
         train: settings of the training that differ for this row.
         reduced: settings that differ for this row in a reduced run. They override those of the experiment.
+        seeds: the number of runs of each of the row's cells. None means as many as the experiment has.
+        columns: the titles of the columns that the row has. None means all.
 
     >>> ModelConfig("GIN", conv="gin", budget=100_000).architecture
     {'conv': 'gin'}
@@ -98,11 +100,15 @@ class ModelConfig:
     budget: int | None = None
     train: dict[str, Any] = field(default_factory=dict)
     reduced: dict[str, Any] = field(default_factory=dict)
+    seeds: int | None = None
+    columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         _check_title(self.title)
-        check_at_least(self, 1, "budget")
+        check_at_least(self, 1, "budget", "seeds")
+        if self.columns is not None and not self.columns:
+            raise ConfigError(f"{self.title}: columns: expected at least one title, got none")
         if self.network is not None and self.conv != type(self).conv:
             raise ConfigError(
                 f"{self.title}: expected conv or network, got conv {self.conv} and network {self.network}"

@@ -99,6 +99,8 @@ class Experiment(ABC):
             raise ConfigError(f'data: expected "{RANDOM}" for the sort growth and for no other, got {self.data!r}')
         self._check_titles(self.models)
         self._check_titles(self.columns)
+        for model in self.models:
+            self._check_cells(model)
         self._check_rows()
 
     @staticmethod
@@ -152,6 +154,7 @@ class Experiment(ABC):
     ) -> list[tuple[int, str, str]]:
         """Seed, column and row of every run, seed by seed. None means all rows, all columns, all seeds.
 
+        A row with columns or seeds of its own has no other runs, unless the row and the others are asked for by name.
         What is asked for twice is listed once.
         """
         if read(bool, is_reduced, "reduced") and not self.reduced:
@@ -159,13 +162,37 @@ class Experiment(ABC):
         rows = self._titles(self.models, read(tuple[str, ...] | None, models, "models"), "model")
         titles = self._titles(self.columns, read(tuple[str, ...] | None, columns, "columns"), "column")
         chosen = range(self.seeds) if seeds is None else seeds
-        return list(dict.fromkeys((seed, column, row) for seed in chosen for column in titles for row in rows))
+        every = dict.fromkeys((seed, column, row) for seed in chosen for column in titles for row in rows)
+        is_any_column, is_any_seed = (models is not None and asked is not None for asked in (columns, seeds))
+        return [
+            (seed, column, row)
+            for seed, column, row in every
+            if (is_any_column or self._has_column(row, column)) and (is_any_seed or self._has_seed(row, seed))
+        ]
+
+    def _has_column(self, row: str, title: str) -> bool:
+        own = self.model(row).columns
+        return own is None or title.lower() in {name.lower() for name in own}
+
+    def _has_seed(self, row: str, seed: int) -> bool:
+        own = self.model(row).seeds
+        return own is None or seed < own
 
     @staticmethod
     def _titles(entries: Sequence[Entry], asked: Sequence[str] | None, what: str) -> list[str]:
         if asked is None:
             return [entry.title for entry in entries]
         return [_named(what, entries, title).title for title in asked]
+
+    def _check_cells(self, model: ModelConfig) -> None:
+        """Refuse a row's own columns and seeds that the experiment does not have."""
+        where = f"{self.name}: {model.title}"
+        for title in model.columns or ():
+            check_name(f"{where}: columns", title, [column.title for column in self.columns])
+        if model.seeds is not None and model.seeds > self.seeds:
+            raise ConfigError(
+                f"{where}: seeds: expected at most {self.seeds}, those of the experiment, got {model.seeds}"
+            )
 
     def _check_titles(self, entries: Sequence[ModelConfig | ColumnConfig | AxisConfig]) -> None:
         # Entries are looked up by title, and letter case makes no difference.
