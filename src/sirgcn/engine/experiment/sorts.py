@@ -49,7 +49,8 @@ class Experiment(ABC):
         models: the rows.
         columns: the columns.
         sort: the value of the key `sort` in a file, which chooses the class.
-        table: the number of the paper's table. None for what the paper does not have.
+        table: the number of a table of SIR-GCN's paper, or the name of a table of another paper. None for what no paper
+            has.
         preset: the arguments of `SIRNet`: the name of a preset, or `"schema"` for those that fit the data.
         variant: the variant of the layer, `"published"` for a reproduction of the paper's figures.
         seeds: the number of runs of a cell. Their seeds are 0, 1, ...
@@ -72,7 +73,7 @@ class Experiment(ABC):
     models: tuple[ModelConfig, ...]
     columns: tuple[ColumnConfig, ...]
     sort: str = ""
-    table: int | None = None
+    table: int | str | None = None
     preset: str = "schema"
     variant: Literal["corrected", "published"] = "corrected"
     seeds: int = 10
