@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from sirgcn import SIRConv, SIRNet
-from sirgcn.nn.baselines.messages import attend, deviation, dot_scores, head_scores, maximum, weighted_sum
+from sirgcn.nn.baselines.messages import attend, deviation, dot_scores, head_scores
 from sirgcn.nn.convs import CONVS, make_conv
 from sirgcn.ops import Neighbors, native, sir_aggregate, tiled_aggregate
 from sirgcn.ops.linear import linear
+from sirgcn.ops.reductions import maximum, weighted_sum
 from sirgcn.ops.rows import look_up
 from sirgcn.ops.scores import contextual_scores
 from sirgcn.ops.sharing import KindPairs, weighted_batch_norm

@@ -28,6 +28,7 @@ from sirgcn.nn.convs import CONVS, Conv, make_conv
 from sirgcn.nn.dgl import from_dgl_state_dict
 from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
 from sirgcn.nn.models import SIRGCN
+from sirgcn.nn.neighbourhood import CONTEXTS
 from sirgcn.nn.net import EdgeNet, SIRNet
 from sirgcn.nn.networks import MODEL_COLUMNS, NETWORKS, Network, NetworkConfig, make_network, model_rows
 from sirgcn.nn.presets import (
@@ -43,6 +44,7 @@ from sirgcn.ops.rows import Rows
 
 __all__ = [
     "AGGREGATORS",
+    "CONTEXTS",
     "CONVS",
     "MODEL_COLUMNS",
     "NETWORKS",

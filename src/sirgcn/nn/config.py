@@ -107,8 +107,8 @@ class ConvConfig:
 
     Args:
         name: a name of `CONVS`; `"sir"` is `SIRConv`.
-        options: its options, see `Conv.options`; for `"sir"` these are `aggr`, `activation`, `sigma_layers` and
-            `variant`.
+        options: its options, see `Conv.options`; for `"sir"` these are `aggr`, `activation`, `sigma_layers`, `variant`
+            and `context`.
         dropout: inside the convolution.
         self_loops: whether every node is a neighbour of itself; None leaves that to the convolution
             (`Conv.self_loops`).
@@ -341,7 +341,7 @@ OPTIONS: dict[str, tuple[str, str]] = {
 }
 """The short name of every setting: the part of `NetConfig` that has it, and its name there."""
 
-CONV_OPTIONS = ("aggr", "variant", "activation", "sigma_layers")
+CONV_OPTIONS = ("aggr", "variant", "activation", "sigma_layers", "context")
 """Options of `SIRConv` that have short names too: `aggr="mean"` is `conv_options={"aggr": "mean"}`."""
 
 _PARTS: dict[str, Any] = {

@@ -11,7 +11,7 @@ from torch import nn
 from sirgcn.nn.baselines import EGC, FAGCN, GAT, GCN, GIN, MLP, PNA, SAGE, GatedGCN, GATv2, Transformer
 from sirgcn.nn.conv import SIRConv
 from sirgcn.nn.linear import Linear
-from sirgcn.ops.activation import Sigma
+from sirgcn.nn.slopes import make_sigma
 from sirgcn.strict import ConfigError, Probability, Size, check_name, checked
 
 
@@ -107,16 +107,24 @@ def _sir(
     activation: str = "relu",
     sigma_layers: int = 0,
     variant: str = "corrected",
+    context: str | None = None,
 ) -> nn.Module:
     """A `SIRConv` whose sigma is the activation and then, `sigma_layers` times, a linear layer and the activation."""
     if sigma_layers < 0:
         raise ValueError(f"sigma_layers: expected at least 0, got {sigma_layers}")
-    parts: list[nn.Module] = [Sigma(activation)]
+    parts: list[nn.Module] = [make_sigma(activation, out_channels)]
     for _ in range(sigma_layers):
-        parts += [Linear(out_channels, out_channels), Sigma(activation)]
+        parts += [Linear(out_channels, out_channels), make_sigma(activation, out_channels)]
     sigma = nn.Sequential(*parts) if sigma_layers else parts[0]
     return SIRConv(
-        in_channels, out_channels, aggr=aggr, activation=sigma, edge_dim=edge_dim, dropout=dropout, variant=variant
+        in_channels,
+        out_channels,
+        aggr=aggr,
+        activation=sigma,
+        edge_dim=edge_dim,
+        dropout=dropout,
+        variant=variant,
+        context=context,
     )
 
 

@@ -7,10 +7,11 @@ from torch import Tensor, nn
 
 from sirgcn.nn.adjacency import EdgeAttr, through_edges
 from sirgcn.nn.baselines.baseline import Baseline
-from sirgcn.nn.baselines.messages import edge_scores, weighted_sum
+from sirgcn.nn.baselines.messages import edge_scores
 from sirgcn.nn.linear import Linear
 from sirgcn.ops import Neighbors, tiled_aggregate
 from sirgcn.ops.calls import has_hooks
+from sirgcn.ops.reductions import weighted_sum
 from sirgcn.ops.rows import Rows
 from sirgcn.strict import Probability, Size, checked
 
