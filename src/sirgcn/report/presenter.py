@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sirgcn.report.cells import MARKS, OURS, Cell
+from sirgcn.report.cells import MARKS, Cell
 from sirgcn.report.claims import Column, Row, Table
 from sirgcn.report.runs import Run
 from sirgcn.report.sheets import Entry, Fact, Sheet, Styled
