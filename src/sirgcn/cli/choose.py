@@ -115,6 +115,15 @@ def _warn_of_seeds(experiment: "Experiment", asked: set[int]) -> None:
         err.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
+def check_unsearched(experiments: "Sequence[Experiment]", what: str) -> None:
+    """Refuse experiments whose settings are searched, for `reproduce`."""
+    from sirgcn.engine.experiment import TrainingExperiment
+
+    for experiment in experiments:
+        if isinstance(experiment, TrainingExperiment) and experiment.search is not None:
+            raise ValueError(f"{experiment.name}: its settings are searched first; type: sirgcn search {what}")
+
+
 def check_timed(experiments: "Sequence[Experiment]", device: str, jobs: int, threads: int | None) -> None:
     """Refuse another device, several jobs and another number of threads for experiments that measure time."""
     from sirgcn.engine.experiment import GrowthExperiment, TimingExperiment

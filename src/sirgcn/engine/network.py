@@ -12,6 +12,7 @@ from sirgcn.data.sets.catalog import find as find_dataset
 from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
 from sirgcn.engine.experiment import Experiment, ModelConfig
+from sirgcn.engine.search.spaces import check_space, entry_of
 from sirgcn.nn import (
     PRESETS,
     NetConfig,
@@ -53,14 +54,15 @@ def check_names(experiment: Experiment, where: str) -> None:
     for place, model in enumerate(experiment.models):
         row = f"{where}: models[{place}]"
         try:
-            entry = find_conv(model.conv) if model.network is None else find_network(model.network)
+            entry = entry_of(model)
         except ValueError as error:
             raise ConfigError(f"{row}: {error}") from error
-        if model.network is None and not experiment.draws_graphs:
+        if "conv" in model.architecture and not experiment.draws_graphs:
             _check_net_options(model, f"{row}: options: ")
         else:
             _check_known(model.options, entry.options, f"{row}: options")
             check_arguments(entry.build, model.options, f"{row}: options: ")
+    check_space(experiment, where)
 
 
 def _check_columns(experiment: Experiment, where: str) -> None:
@@ -142,6 +144,8 @@ def config_of(
         options: the options of the column.
     """
     where = f"{experiment.name}: {model.title}"
+    if model.control is not None:
+        raise ConfigError(f"{where}: expected a model with a network, got the control {model.control}")
     if model.network is None:
         config: NetConfig | NetworkConfig = _net_config(experiment, model, task, options)
     else:

@@ -9,6 +9,7 @@
 | `<!-- results: models -->` | the models that a row of an experiment can name |
 | `<!-- results: collisions -->` | which neighbourhoods the models of Table 1 confuse |
 | `<!-- results: separation -->` | how often random features tell apart what 1-WL cannot |
+| `<!-- results: tuned -->` | the fair searches of the package; `tuned NAME` for one of them |
 
 Each part ends with `<!-- /results -->`.
 """

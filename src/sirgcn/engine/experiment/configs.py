@@ -82,12 +82,15 @@ class ModelConfig:
         title: the title of the row.
         conv: a name of the table of convolutions. The convolution is placed into the preset's `SIRNet`.
         network: a name of the table of whole networks, which then replaces `SIRNet`. Such a row has no `conv`.
-        options: further arguments of `SIRNet`, which override those of the preset, or the options of the network.
+        control: a name of the table of controls, models without a network. Such a row has no training either.
+        options: further arguments of `SIRNet`, which override those of the preset, or the options of the network or
+            of the control.
         budget: the number of parameters that the hidden width is chosen to fill. None keeps the width.
+        seeds: the number of runs of a cell of this row, if they are fewer than those of the experiment.
+        columns: the titles of the columns that the row has. None means all.
+        space: the options of this row's own convolution, network or control that a search varies.
         train: settings of the training that differ for this row.
         reduced: settings that differ for this row in a reduced run. They override those of the experiment.
-        seeds: the number of runs of each of the row's cells. None means as many as the experiment has.
-        columns: the titles of the columns that the row has. None means all.
 
     >>> ModelConfig("GIN", conv="gin", budget=100_000).architecture
     {'conv': 'gin'}
@@ -100,8 +103,10 @@ class ModelConfig:
     budget: int | None = None
     train: dict[str, Any] = field(default_factory=dict)
     reduced: dict[str, Any] = field(default_factory=dict)
+    control: str | None = None
     seeds: int | None = None
     columns: tuple[str, ...] | None = None
+    space: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -113,10 +118,24 @@ class ModelConfig:
             raise ConfigError(
                 f"{self.title}: expected conv or network, got conv {self.conv} and network {self.network}"
             )
+        if self.control is not None:
+            self._check_control()
+
+    def _check_control(self) -> None:
+        """Refuse what a model without a network does not have."""
+        if self.conv != type(self).conv:
+            raise ConfigError(
+                f"{self.title}: expected conv or control, got conv {self.conv} and control {self.control}"
+            )
+        others = [name for name in ("network", "budget", "train", "reduced") if getattr(self, name)]
+        if others:
+            raise ConfigError(f"{self.title}: {', '.join(others)}: expected none beside the control {self.control}")
 
     @property
     def architecture(self) -> dict[str, str]:
         """The name of the model under the key of the table that lists it, as records store it."""
+        if self.control is not None:
+            return {"control": self.control}
         return {"conv": self.conv} if self.network is None else {"network": self.network}
 
 

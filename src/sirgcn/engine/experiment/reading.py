@@ -178,7 +178,7 @@ def _taken(base: dict[str, Any], sort: str) -> dict[str, Any]:
         return base
     trained = tuple({"train"}.intersection(SORTS[sort].sections(sort)))
     for row in base.get("models", []) if are_rows(base.get("models")) else []:
-        for key in {"train", "reduced"}.difference(trained):
+        for key in {"train", "reduced", "space"}.difference(trained):
             row.pop(key, None)
     return {key: base[key] for key in (*_SHARED, *trained) if key in base}
 
