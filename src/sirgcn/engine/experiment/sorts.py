@@ -156,7 +156,8 @@ class Experiment(ABC):
     ) -> list[tuple[int, str, str]]:
         """Seed, column and row of every run, seed by seed. None means all rows, all columns, all seeds.
 
-        A row with columns or seeds of its own has no other runs, unless columns or seeds are asked for. What is asked for twice is listed once.
+        A row with columns or seeds of its own has no other runs, unless columns or seeds are asked for. What is
+        asked for twice is listed once.
         """
         if read(bool, is_reduced, "reduced") and not self.reduced:
             raise ConfigError(f"{self.name}: reduced: expected a section [reduced] that says how, got none")
