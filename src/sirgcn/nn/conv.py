@@ -21,8 +21,9 @@ from sirgcn.nn.adjacency import (
     with_stored_values,
 )
 from sirgcn.nn.dropout import dropout
+from sirgcn.nn.gates import check_gate, check_gated, key_and_value
 from sirgcn.nn.inputs import both_ends, check_features, check_message_network, checked_channels, in_width, pair
-from sirgcn.nn.linear import Linear
+from sirgcn.nn.linear import Linear, side_by_side
 from sirgcn.nn.neighbourhood import CONTEXTS, in_context
 from sirgcn.nn.propagate import degree_weights, needs_propagate
 from sirgcn.nn.slopes import PReLU, is_fused, learned_slopes, make_sigma, summed
@@ -49,6 +50,8 @@ class SIRConv(MessagePassing):
 
     .. math::
         h_u^* = \mathrm{MLP}_{Res}(h_u) + \bigoplus_{v \in N(u)} W_R \, \sigma(W_Q h_u + W_E h_{u,v} + W_K h_v)
+
+    With `gated=True`, sigma is a gate in front of a value: the message is :math:`\sigma(\dots) \odot W_V h_v`.
 
     The matrix products are per node, and an edge costs only sigma. Two cases work through tiles of edges instead: with
     `max`, W_R acts on every edge; and a sigma or message network may be a module of its own.
@@ -84,6 +87,9 @@ class SIRConv(MessagePassing):
         context: the neighbourhood context of SINC-GCN, which adds W_N c_u to the query, where c_u is the `"sum"`,
             `"mean"`, `"sym"` or `"max"` of h_v over N(u), without edge weights; None for none. Dropout acts on this
             term too.
+        gated: multiply sigma of every edge by the value W_V h_v of its source. Dropout acts on the value too, and
+            `inner_bias` gives W_V a bias, so that the layer without gates is the case W_V = 0 with a bias of 1. Not
+            with max or a message network; a sigma that the table of activations does not know needs `fused=False`.
 
     Shapes:
         - **input:** node features `(|V|, F_in)`, also as `Rows` that several nodes share, `(B, |V|, F_in)` for B
@@ -117,6 +123,7 @@ class SIRConv(MessagePassing):
         backend: str | None = None,
         flow: str = "source_to_target",
         context: str | None = None,
+        gated: bool = False,
     ) -> None:
         aggr = "sum" if aggr == "add" else aggr
         check_name("aggr", aggr, AGGREGATORS, exact=True)
@@ -125,6 +132,7 @@ class SIRConv(MessagePassing):
         if dropout == 1:
             raise ValueError(f"dropout: expected 0 <= p < 1, got {dropout}")
         check_message_network(message_network, hidden_channels, dropout, context)
+        check_gated(gated, aggr, message_network)
         source, target = checked_channels(in_channels)
         if backend is not None:
             choose_backend(backend)
@@ -149,10 +157,14 @@ class SIRConv(MessagePassing):
         self.lin_key: nn.Module = nn.Identity()
         self.lin_edge: nn.Module | None = None if edge_dim is None else nn.Identity()
         self.lin_context: nn.Module | None = None
+        self.lin_value: nn.Module | None = None
         self.lin_relation: nn.Module = nn.Identity()
         if message_network is None:
             self.activation = _owned(activation, self.hidden_channels)
             self._add_projections(source, target, inner_bias)
+            if gated:
+                check_gate(self.activation, fused)
+                self.lin_value = Linear(source, self.hidden_channels, bias=inner_bias)
             self.lin_relation = Linear(self.hidden_channels, out_channels, bias=bias)
         self.lin_residual = _make_residual(residual, target, out_channels, bias)
         self.reset_parameters()
@@ -209,7 +221,8 @@ class SIRConv(MessagePassing):
     def _aggregate_messages(
         self, source: Rows, target: Rows, graph: Graph, edge_attr: EdgeAttr, edge_weight: Tensor | None
     ) -> Tensor:
-        query, key = self._projected(self.lin_query, target), self._projected(self.lin_key, source)
+        of_source = [self.lin_key] if self.lin_value is None else [self.lin_key, self.lin_value]
+        query, key = self._projected([self.lin_query], target), self._projected(of_source, source)
         edge = self._projected_edge(edge_attr)
         if needs_propagate(self, SIRConv):
             edge_index = self._plain_edges(graph, key, query)
@@ -221,9 +234,9 @@ class SIRConv(MessagePassing):
         # W_R acts once per node, after the sum; with max it acted on every edge.
         return out if self.aggr == "max" else self.lin_relation(out)
 
-    def _projected(self, lin: nn.Module, rows: Rows) -> Rows:
-        """The query or key term; dropout makes the rows of different nodes differ."""
-        rows = rows.map(lin)
+    def _projected(self, lins: list[nn.Module], rows: Rows) -> Rows:
+        """The query, or the key with its value; dropout makes the rows of different nodes differ."""
+        rows = side_by_side(lins, rows)
         if not (self.training and self.dropout):
             return rows
         return Rows(dropout(rows.expand(), self.dropout))
@@ -242,10 +255,11 @@ class SIRConv(MessagePassing):
     ) -> Tensor:
         network, combine = self._network()
         if is_fused(network):
-            ends = query.expand(), key.expand()
+            source, value = key_and_value(key.expand(), self.lin_value)
+            graph = query.expand(), source, neighbors, edge, edge_weight
             return summed(
                 cast(Sigma | PReLU, network),
-                lambda sigma: sir_aggregate(*ends, neighbors, edge, edge_weight, sigma, self.reduction, self.backend),
+                lambda sigma: sir_aggregate(*graph, sigma, self.reduction, self.backend, value),
             )
         return aggregate_network(
             network, query, key, neighbors, edge, edge_weight, self.reduction, combine, self.backend
@@ -298,9 +312,14 @@ class SIRConv(MessagePassing):
     def message(  # type: ignore[override]
         self, query_i: Tensor, key_j: Tensor, edge: OptTensor, weight: OptTensor
     ) -> Tensor:
-        """The message of every edge, before a_u and, unless aggr is max, before W_R."""
+        """The message of every edge, before a_u and, unless aggr is max, before W_R.
+
+        With gates, key_j is the key and the value side by side.
+        """
         network, combine = self._network()
+        key_j, value = key_and_value(key_j, self.lin_value)
         message: Tensor = network(COMBINE[combine](query_i, key_j, edge))
+        message = message if value is None else message * value
         return message if weight is None else message * weight.to(message.dtype).unsqueeze(-1)
 
     def _neighbors(self, graph: Graph, source: Rows, target: Rows) -> Neighbors:
@@ -389,7 +408,8 @@ class SIRConv(MessagePassing):
         return table
 
     def __repr__(self) -> str:
-        return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, aggr={self.aggr})"
+        gated = "" if self.lin_value is None else ", gated=True"
+        return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, aggr={self.aggr}{gated})"
 
 
 def _make_residual(

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from sirgcn.nn.baselines import EGC, FAGCN, GAT, GCN, GIN, MLP, PNA, SAGE, GatedGCN, GATv2, Transformer
+from sirgcn.nn.baselines import EGC, FAGCN, GAT, GCN, GIN, MLP, PNA, SAGE, GatedGCN, GATv2, ResGatedGCN, Transformer
 from sirgcn.nn.conv import SIRConv
 from sirgcn.nn.linear import Linear
 from sirgcn.nn.slopes import make_sigma
@@ -108,6 +108,7 @@ def _sir(
     sigma_layers: int = 0,
     variant: str = "corrected",
     context: str | None = None,
+    gated: bool = False,
 ) -> nn.Module:
     """A `SIRConv` whose sigma is the activation and then, `sigma_layers` times, a linear layer and the activation."""
     if sigma_layers < 0:
@@ -125,6 +126,7 @@ def _sir(
         dropout=dropout,
         variant=variant,
         context=context,
+        gated=gated,
     )
 
 
@@ -191,6 +193,7 @@ CONVS: dict[str, Conv] = {
             formula="MLP(h_u + sum h_v)",
             complexity="O(|E| d_in + |V| MLP)",
             build=GIN,
+            extra_inputs=("edge",),
         ),
         Conv(
             name="pna",
@@ -231,6 +234,15 @@ CONVS: dict[str, Conv] = {
             extra_inputs=("edge",),
         ),
         Conv(
+            name="res_gated",
+            title="ResGatedGCN",
+            reference="Bresson and Laurent, Residual Gated Graph ConvNets, 2017",
+            formula="A h_u + b + sum sigmoid(D h_u + E h_v) (B h_v + b_B)",
+            complexity=_PER_NODE,
+            build=ResGatedGCN,
+            extra_inputs=("edge",),
+        ),
+        Conv(
             name="transformer",
             title="GraphTransformer",
             reference="Shi et al., Masked Label Prediction, IJCAI 2021; Platonov et al., ICLR 2023",
@@ -258,7 +270,7 @@ CONVS: dict[str, Conv] = {
         ),
     )
 }
-"""Every convolution by its name: the convolutions of the paper's tables, and GatedGCN and an MLP as controls.
+"""Every convolution by its name: those of the paper's tables, GatedGCN and an MLP as controls, and ResGatedGCN.
 
 >>> CONVS["gcn"].title
 'GCN'

@@ -90,6 +90,13 @@ class Baseline(nn.Module):
         return self.convolve(rows, neighbors, **given, **context)
 
 
+def check_edge_given(edge: EdgeAttr, is_expected: bool) -> None:
+    """Raise a `ValueError` if a convolution gets edge features that it was not built for, or misses those it was."""
+    if (edge is not None) != is_expected:
+        wanted, got = ("edge features", "None") if is_expected else ("none", "some")
+        raise ValueError(f"edge_attr: expected {wanted}, got {got}")
+
+
 def checked_heads(heads: int, channels: int) -> int:
     """The number of heads; raises a `ValueError` if the width is not a multiple of it."""
     if heads < 1 or channels % heads:

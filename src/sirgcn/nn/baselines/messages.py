@@ -6,11 +6,22 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import softmax
 
+from sirgcn.nn.adjacency import EdgeAttr
 from sirgcn.ops import Activation, Neighbors, sir_aggregate
 from sirgcn.ops.calls import is_compiling
 from sirgcn.ops.reductions import no_query, weighted_sum
 from sirgcn.ops.scores import contextual_scores
 from sirgcn.ops.softmax import can_run, edge_softmax
+
+
+def edge_sum(h: Tensor, graph: Neighbors, edge: EdgeAttr, activation: str = "relu") -> Tensor:
+    """The sum of sigma(h_v + e_uv) over N(u).
+
+    >>> graph = Neighbors.from_edge_index(torch.tensor([[0, 1], [2, 2]]), 3)
+    >>> edge_sum(torch.tensor([[1.0], [2.0], [4.0]]), graph, torch.tensor([[-3.0], [5.0]])).flatten().tolist()
+    [0.0, 0.0, 7.0]
+    """
+    return sir_aggregate(no_query(h, graph), h, graph, edge, None, activation)
 
 
 def deviation(h: Tensor, graph: Neighbors, eps: float) -> Tensor:
