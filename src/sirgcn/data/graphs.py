@@ -20,6 +20,8 @@ Level = Literal["node", "edge", "graph"]
 
 FLOATS = (torch.float32, torch.float64)
 INTEGERS = (torch.int64,)
+# The tensors that a model reads besides the edges.
+_INPUTS = ("x", "edge_attr", "pe", "edge_pe")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +39,7 @@ class Graphs:
         level: what the targets belong to.
         edge_attr: edge features, float `[E, F]`, or categories, int64 `[E, C]`.
         pe: positional or structural encodings, float `[V, P]`.
+        edge_pe: the same of edges, float `[E, P]`.
         node_ptr: int64 `[G + 1]`; None for a single graph.
         edge_ptr: int64 `[G + 1]`; None for a single graph.
 
@@ -58,6 +61,7 @@ class Graphs:
     level: Level
     edge_attr: Tensor | None = None
     pe: Tensor | None = None
+    edge_pe: Tensor | None = None
     node_ptr: Tensor | None = None
     edge_ptr: Tensor | None = None
 
@@ -69,8 +73,8 @@ class Graphs:
         """Return PyG's graphs in flat form.
 
         Every graph has `x`, `edge_index` and `y`. Either all graphs have `edge_attr`, or none has it; the same holds
-        for `pe`. A single column of categories may have shape `[V]`. The target of a graph may be a number, `[1]` or
-        `[1, T]`.
+        for `pe` and `edge_pe`. A single column of categories may have shape `[V]`. The target of a graph may be a
+        number, `[1]` or `[1, T]`.
         """
         check_choice("level", level, get_args(Level))
         many = [graphs] if isinstance(graphs, Data) else list(graphs)
@@ -89,6 +93,7 @@ class Graphs:
             level=level,
             edge_attr=_optional("edge_attr", many, edges),
             pe=_optional("pe", many, nodes),
+            edge_pe=_optional("edge_pe", many, edges),
             **pointers,
         )
 
@@ -125,7 +130,7 @@ class Graphs:
 
         Without an index, the batch holds all graphs. If there is only one graph, its tensors are not copied.
         """
-        every = {name: tensor for name in ("x", "edge_attr", "pe") if (tensor := getattr(self, name)) is not None}
+        every = {name: tensor for name in _INPUTS if (tensor := getattr(self, name)) is not None}
         if index is None:
             index = torch.arange(self.num_graphs)
         else:
@@ -140,7 +145,7 @@ class Graphs:
         nodes, edges = node_ptr[index + 1] - first_node, edge_ptr[index + 1] - first_edge
         ptr = torch.cat([nodes.new_zeros(1), nodes.cumsum(0)])
         of_nodes, of_edges = _Ranges(first_node, nodes), _Ranges(first_edge, edges)
-        ranges = {"x": of_nodes, "pe": of_nodes, "edge_attr": of_edges}
+        ranges = {"x": of_nodes, "pe": of_nodes, "edge_attr": of_edges, "edge_pe": of_edges}
         targets = {"node": of_nodes, "edge": of_edges}.get(self.level)
         return Data(
             edge_index=of_edges.shifted(self.edge_index, ptr[:-1] - first_node),
@@ -157,7 +162,7 @@ class Graphs:
         edges = self.pointers()[1].diff()[index]
         return replace(
             self,
-            **{name: found.get(name) for name in ("x", "edge_index", "y", "edge_attr", "pe")},
+            **{name: found.get(name) for name in ("edge_index", "y", *_INPUTS)},
             node_ptr=found.ptr,
             edge_ptr=torch.cat([edges.new_zeros(1), edges.cumsum(0)]),
         )
@@ -200,9 +205,10 @@ def _check(graphs: Graphs) -> None:
     if graphs.edge_attr is not None:
         check_shape("edge_attr", graphs.edge_attr, (edges, None), (*FLOATS, *INTEGERS))
         check_finite("edge_attr", graphs.edge_attr)
-    if graphs.pe is not None:
-        check_shape("pe", graphs.pe, (nodes, None), FLOATS)
-        check_finite("pe", graphs.pe)
+    for name, encoding, count in (("pe", graphs.pe, nodes), ("edge_pe", graphs.edge_pe, edges)):
+        if encoding is not None:
+            check_shape(name, encoding, (count, None), FLOATS)
+            check_finite(name, encoding)
     rows = {"node": nodes, "edge": edges, "graph": graphs.num_graphs}[graphs.level]
     if getattr(graphs.y, "ndim", 1) == 2:
         check_shape("y", graphs.y, (rows, None), FLOATS)

@@ -39,6 +39,7 @@ from sirgcn.nn.presets import (
     unique_signature_preset,
     width_for_budget,
 )
+from sirgcn.nn.recipes import RECIPES, recipe
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.rows import Rows
 
@@ -52,6 +53,7 @@ __all__ = [
     "OGB_BOND",
     "OPTIONS",
     "PRESETS",
+    "RECIPES",
     "SIRGCN",
     "BlockConfig",
     "CategoricalEncoder",
@@ -94,6 +96,7 @@ __all__ = [
     "make_network",
     "model_rows",
     "preset",
+    "recipe",
     "unique_signature_preset",
     "width_for_budget",
 ]

@@ -8,6 +8,7 @@ from torch import nn
 
 from sirgcn.nn.config import NetConfig
 from sirgcn.nn.net import SIRNet
+from sirgcn.nn.recipes import RECIPES, recipe
 from sirgcn.strict import check_name
 
 _BENCHMARK = {
@@ -193,14 +194,19 @@ def unique_signature_preset(conv: str = "sir") -> NetConfig:
 def preset(name: str, **changes: Any) -> SIRNet:
     """The SIR-GCN of the paper for a data set, with any setting changed by its short name (`sirgcn.nn.OPTIONS`).
 
-    The names are those of `PRESETS`. `variant="published"` is the network behind the paper's figures, whose parameter
-    counts are the reported ones; the default is the corrected layer. `conv="gcn"` is the same network with another
-    convolution, see `CONVS`, and `width_for_budget` finds the width at which it is as large as SIR-GCN.
+    The names are those of `PRESETS` and, for published recipes around the layer, those of `RECIPES`, see `recipe`.
+    `variant="published"` is the network behind the paper's figures, whose parameter counts are the reported ones; the
+    default is the corrected layer. `conv="gcn"` is the same network with another convolution, see `CONVS`, and
+    `width_for_budget` finds the width at which it is as large as SIR-GCN.
 
     >>> preset("zinc", hidden_channels=16).config.block.channels
     16
+    >>> preset("tuned/minesweeper", conv="gcn").config.block.layers
+    12
     """
-    check_name("name", name, PRESETS, exact=True)
+    check_name("name", name, (*PRESETS, *RECIPES), exact=True)
+    if name in RECIPES:
+        return SIRNet(recipe(name, **changes))
     return SIRNet(PRESETS[name].with_options(**changes))
 
 
