@@ -259,7 +259,7 @@ class TrainingExperiment(Experiment):
 
     def protocol(self, model: ModelConfig, is_reduced: bool) -> dict[str, Any]:
         # A control has no training whose settings could be told.
-        return {} if model.control else {"train": asdict(self.train_for(model, is_reduced))}
+        return {} if model.control else {"train": self.train_for(model, is_reduced).recorded()}
 
     def check_task(self, model: ModelConfig, task: "Task", split: int, is_reduced: bool) -> None:
         from sirgcn.engine.loop import check_validation
@@ -326,7 +326,7 @@ class TimingExperiment(Experiment):
     def protocol(self, model: ModelConfig, is_reduced: bool) -> dict[str, Any]:
         # Records have always had the axes of every timing, also where there are none.
         timed = {"timing": asdict(self.timing_for(is_reduced)), "axes": []}
-        return {"train": asdict(self.train_for(model)), **timed} if self.is_step else timed
+        return {"train": self.train_for(model).recorded(), **timed} if self.is_step else timed
 
     def process_of(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
         """Experiment, column, seed, split and form: the rows of a column are timed in turn in one process."""
