@@ -12,6 +12,7 @@ from sirgcn.cli.shared import AsJson, Models, Results, Root, count, out, show
 
 if TYPE_CHECKING:
     from sirgcn.engine.experiment import TrainingExperiment
+    from sirgcn.engine.plan import Run
     from sirgcn.engine.search.rounds import Search
 
 DryRun = Annotated[

@@ -189,7 +189,8 @@ class Cell:
         elif self.all_runs:
             name, changes = split_name(self.all_runs[0].experiment)
             changes = self.all_runs[0].record.get("overrides", changes)
-            start = ["reproduce", name if name in packaged() else f"{name}.toml"]
+            verb = "search" if self.all_runs[0].record.get("search") else "reproduce"
+            start = [verb, name if name in packaged() else f"{name}.toml"]
             model = self.all_runs[0].model
         else:
             return ""

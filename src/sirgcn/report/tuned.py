@@ -5,7 +5,7 @@ wins are.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -24,6 +24,9 @@ from sirgcn.strict import changed
 
 RESAMPLES = 10_000
 """How many samples of the differences make an interval."""
+
+LEAST_PAIRS = 5
+"""How many differences an interval needs. The means of samples of fewer say little about their spread."""
 
 NOT_RUN = "not run"
 
@@ -167,6 +170,7 @@ def _score_row(model: Tuned, best: Tuned | None) -> list[Entry]:
 
 
 def _notes(experiment: TrainingExperiment, models: Sequence[Tuned], best: Tuned | None) -> list[Fact]:
+    """The budget, how settings were chosen, and what the scores are."""
     search = trials.search_of(experiment)
     trained = changed(experiment.train, search.train, "search: train")
     notes = [
@@ -176,6 +180,12 @@ def _notes(experiment: TrainingExperiment, models: Sequence[Tuned], best: Tuned 
     ]
     metrics = {run.metric for model in models for run in model.runs}
     notes += [Fact("Score", f"{METRICS.get(metric, metric)}, mean ± standard deviation") for metric in metrics]
+    return notes + _notes_on_models(experiment, models, best)
+
+
+def _notes_on_models(experiment: TrainingExperiment, models: Sequence[Tuned], best: Tuned | None) -> list[Fact]:
+    """Which models have no epochs, fewer runs or none, and which is ahead."""
+    notes = []
     if any(model.row.control for model in models):
         notes.append(Fact("Epochs and parameters", "a control without a network has none"))
     if any(model.is_reduced for model in models):
@@ -217,7 +227,8 @@ def _differences(title: str, models: Sequence[Tuned]) -> Sheet:
     name = "SIR-GCN" if ours is None else ours.row.title
     notes = [
         Fact("Difference", f"the score of the model less that of {name}, the form with the best validation metric"),
-        Fact("Interval", f"95 %, from {RESAMPLES:,} samples of the paired differences"),
+        Fact("Interval", f"95 %, from {RESAMPLES:,} samples of at least {LEAST_PAIRS} paired differences"),
+        Fact("Who is ahead", "level where the interval holds 0, open where there are too few pairs"),
     ]
     return Sheet(
         f"{title}: paired differences", ["Model", "Pairs", "Difference", "Interval", "Who is ahead"], rows, notes
@@ -235,19 +246,21 @@ def _difference_row(model: Tuned, ours: Tuned) -> list[Entry]:
 
 def _ahead(model: Tuned, ours: Tuned, low: float, high: float) -> str:
     """The model that is ahead by an interval of differences that does not hold 0."""
-    if not (low > 0 or high < 0):
-        return "open" if math.isnan(low) else "level"
+    if math.isnan(low):
+        return "open"
+    if low <= 0 <= high:
+        return "level"
     return model.row.title if (low > 0) == (_sign(model) > 0) else ours.row.title
 
 
 def interval(differences: Sequence[float], seed: int = 0) -> tuple[float, float]:
-    """The ends of the middle 95 % of the means of samples with replacement; NaN below two differences.
+    """The ends of the middle 95 % of the means of samples with replacement; NaN below `LEAST_PAIRS` differences.
 
-    >>> low, high = interval([1.0, 1.1, 0.9, 1.0])
+    >>> low, high = interval([1.0, 1.1, 0.9, 1.0, 1.0])
     >>> 0.9 < low < 1.0 < high < 1.1
     True
     """
-    if len(differences) < 2:
+    if len(differences) < LEAST_PAIRS:
         return math.nan, math.nan
     values = np.asarray(differences)
     drawn = np.random.default_rng(seed).integers(len(values), size=(RESAMPLES, len(values)))
@@ -261,7 +274,7 @@ def _settings(title: str, models: Sequence[Tuned]) -> Sheet:
     return Sheet(f"{title}: chosen settings", ["Model", "Settings", "Trial", "Validation"], rows, left=2)
 
 
-def _settings_row(title: str, winner: Mapping[str, Any]) -> list[Entry]:
+def _settings_row(title: str, winner: dict[str, Any]) -> list[Entry]:
     settings = ", ".join(f"{name} = {_value(value)}" for name, value in winner["settings"].items())
     return [title, settings, str(winner["trial"] + 1), f"{trials.score_of(winner):.4f}"]
 
@@ -275,4 +288,4 @@ def _whole(value: float) -> str:
 
 
 def _short(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+    return f"{value:.3g}" if value < 1000 else _whole(value)

@@ -34,6 +34,11 @@ class Study:
         column: the title of the column.
         row: the title of the row.
         kept: the records of the trials, in order.
+
+    >>> made = {"status": "done", "metrics": {"val": 0.9}, "higher_is_better": True, "seconds": 2.0, "trial": 0}
+    >>> study = Study("minesweeper", "GCN", (made,))
+    >>> study.winner == made, study.seconds
+    (True, 2.0)
     """
 
     column: str
@@ -98,7 +103,7 @@ class Search:
             task = load_data(run, self.settings)
             if not task.num_batches("val", split=split):
                 raise DataError(
-                    f"a search chooses by validation: expected data with a validation part, got {task.name} without one",
+                    f"expected data with a validation part, by which a search chooses, got {task.name} without one",
                     f"{self.experiment.name}: search",
                 )
 
