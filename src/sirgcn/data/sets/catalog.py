@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sirgcn.data.encodings import with_encodings
 from sirgcn.data.files import Raw, locate
 from sirgcn.data.graphs import Level
 from sirgcn.data.sets import benchmarking, moleculenet, ogb, public, sources
@@ -15,7 +16,10 @@ from sirgcn.data.sets.superpixels import superpixel_task
 from sirgcn.data.sets.synthetic import dictionary_lookup_task, hetero_edge_count_task, unique_signature_task
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError
-from sirgcn.strict import check_arguments, checked, expected_one_of
+from sirgcn.strict import Count, check_arguments, checked, expected_one_of
+
+WALK_OPTIONS = ("random_walk", "edge_walks")
+"""The options of `load` that every data set has."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,8 @@ def load(
     seed: int = 0,
     download: bool = True,
     check: bool = True,
+    random_walk: Count = 0,
+    edge_walks: bool = False,
     **options: Any,
 ) -> Task:
     """Return the task of this name.
@@ -95,6 +101,8 @@ def load(
         download: whether missing files are downloaded.
         check: whether to refuse files that are neither the published ones, as far as their hashes are known, nor a
             known copy.
+        random_walk: the number of steps of a random-walk encoding of the nodes; 0 for none. See `with_encodings`.
+        edge_walks: whether the edges get that encoding, too.
         **options: the options in `DATASETS[name].options`.
 
     >>> load("dictionary_lookup", seed=1, n=4, num_graphs=5).name
@@ -104,10 +112,17 @@ def load(
     for option in options:
         if option not in dataset.options:
             raise TypeError(f"{dataset.name}: {expected_one_of(option, dataset.options or ['no options'])}")
+    if edge_walks and not random_walk:
+        raise DataError("expected at least 1 step with edge_walks, got 0", "random_walk")
     # Options are checked before anything is downloaded.
     options = check_arguments(dataset.reader, options, f"{dataset.name}: ")
     if "seed" in inspect.signature(dataset.reader).parameters:
         options["seed"] = seed
+    task = _read(dataset, root, download, check, options)
+    return with_encodings(task, "random_walk", random_walk, edges=edge_walks) if random_walk else task
+
+
+def _read(dataset: Dataset, root: str | Path | None, download: bool, check: bool, options: dict[str, Any]) -> Task:
     if not dataset.raw:
         return dataset.reader(root, **options)
     raw, folder = locate(dataset.raw, root, download)
