@@ -8,12 +8,11 @@ from torch import Tensor, nn
 
 from sirgcn.nn.adjacency import EdgeAttr, through_edges
 from sirgcn.nn.baselines.baseline import Baseline, check_edge_given
-from sirgcn.nn.baselines.messages import edge_scores
+from sirgcn.nn.baselines.messages import edge_scores, gated_sum
 from sirgcn.nn.linear import Linear, side_by_side
 from sirgcn.ops import Activation, Grouping, Neighbors, tiled_aggregate
-from sirgcn.ops.calls import has_hooks, is_touched
+from sirgcn.ops.calls import has_hooks, is_exporting, is_touched
 from sirgcn.ops.columns import split_columns
-from sirgcn.ops.gated import gated_aggregate
 from sirgcn.ops.reductions import weighted_sum
 from sirgcn.ops.rows import Rows, look_up
 from sirgcn.strict import Probability, Size, checked
@@ -69,10 +68,15 @@ class GatedGCN(Baseline):
 
     def _sums(self, own: Tensor, query: Tensor, key: Tensor, value: Tensor, graph: Neighbors, edge: EdgeAttr) -> Tensor:
         """own_u + sum(eta * value) / (sum(eta) + 1e-6)."""
-        # Somebody sees the gates of all edges, or computes them.
-        if type(self.gate) is not _Gate or any(map(is_touched, self.gate.modules())):
-            return self._plain_sums(own, query, key, value, graph, edge)
-        return gated_aggregate(query, key, value, graph, edge, reduce="gates", start=own)
+        if self._has_plain_gate():
+            return gated_sum(query, key, value, graph, edge, reduce="gates", start=own)
+        return self._plain_sums(own, query, key, value, graph, edge)
+
+    def _has_plain_gate(self) -> bool:
+        """Whether nobody sees the gates of the edges, or computes other ones."""
+        # torch.export calls a subclass of every module.
+        is_ours = isinstance(self.gate, _Gate) if is_exporting() else type(self.gate) is _Gate
+        return is_ours and not is_touched(self.gate)
 
     def _plain_sums(
         self, own: Tensor, query: Tensor, key: Tensor, value: Tensor, graph: Neighbors, edge: EdgeAttr
@@ -135,7 +139,7 @@ class ResGatedGCN(Baseline):
             ends = look_up(side_by_side(of_source, rows).expand(), graph.edge_index[0]) + _row_of_every_edge(edge)
             key, value = split_columns(ends, 2)
             graph = _with_edges_as_sources(graph)
-        return gated_aggregate(query, key, value, graph, activation=self.activation, start=own)
+        return gated_sum(query, key, value, graph, activation=self.activation, start=own)
 
 
 def _projected_edge(lin_edge: nn.Module | None, edge: EdgeAttr) -> EdgeAttr:

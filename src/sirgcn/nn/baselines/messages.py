@@ -8,8 +8,11 @@ from torch_geometric.utils import softmax
 
 from sirgcn.nn.adjacency import EdgeAttr
 from sirgcn.ops import Activation, Neighbors, sir_aggregate
-from sirgcn.ops.calls import is_compiling
+from sirgcn.ops.calls import is_compiling, is_exporting
+from sirgcn.ops.gated import gated_aggregate
+from sirgcn.ops.prepare import GATES
 from sirgcn.ops.reductions import no_query, weighted_sum
+from sirgcn.ops.reference import EdgeTerms, Ends, Gate, gated_forward
 from sirgcn.ops.scores import contextual_scores
 from sirgcn.ops.softmax import can_run, edge_softmax
 
@@ -22,6 +25,32 @@ def edge_sum(h: Tensor, graph: Neighbors, edge: EdgeAttr, activation: str = "rel
     [0.0, 0.0, 7.0]
     """
     return sir_aggregate(no_query(h, graph), h, graph, edge, None, activation)
+
+
+def gated_sum(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Neighbors,
+    edge: EdgeAttr = None,
+    activation: str | Activation = "sigmoid",
+    reduce: str = "sum",
+    start: Tensor | None = None,
+) -> Tensor:
+    """`gated_aggregate` without edge weights; an exported program gets plain operators of torch.
+
+    >>> graph = Neighbors.from_edge_index(torch.tensor([[0, 1], [2, 2]]), 3)
+    >>> nothing = torch.zeros(3, 1)
+    >>> gated_sum(nothing, nothing, torch.tensor([[1.0], [2.0], [4.0]]), graph, start=nothing + 10).flatten().tolist()
+    [10.0, 10.0, 11.5]
+    """
+    if not is_exporting():
+        return gated_aggregate(query, key, value, graph, edge, None, activation, reduce, None, start)
+    table, edge_type = edge if isinstance(edge, tuple) else (edge, None)
+    gate = Gate(Activation.parse(activation), reduce == GATES)
+    return gated_forward(
+        Ends(query, key, value, start), graph, EdgeTerms(table, edge_type, None, None, None), gate, False
+    ).out
 
 
 def deviation(h: Tensor, graph: Neighbors, eps: float) -> Tensor:
