@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from sirgcn.nn import (
     dictionary_lookup_preset,
     hetero_edge_count_preset,
     recipe,
+    unique_signature_preset,
     width_for_budget,
 )
 from sirgcn.nn.config import CONV_OPTIONS, read_option
@@ -36,7 +38,10 @@ _SIZED: dict[str, tuple[str, Callable[..., NetConfig]]] = {
     "dictionary_lookup": ("n", dictionary_lookup_preset),
     "hetero_edge_count": ("c", hetero_edge_count_preset),
 }
-_KNOWN_PRESETS = ("schema", *_SIZED, *PRESETS, *RECIPES)
+# Presets in which the convolution decides more than its own options.
+_OF_CONV: dict[str, Callable[..., NetConfig]] = {"unique_signature": unique_signature_preset}
+_OF_CONV |= {name: partial(recipe, name) for name in RECIPES}
+_KNOWN_PRESETS = ("schema", *_SIZED, *_OF_CONV, *PRESETS)
 
 
 def check_names(experiment: Experiment, where: str) -> None:
@@ -256,6 +261,6 @@ def _preset(experiment: Experiment, model: ModelConfig, task: Task, options: Map
     if experiment.preset in _SIZED:
         size, make = _SIZED[experiment.preset]
         return make(options[size], conv=model.conv)
-    if experiment.preset in RECIPES:
-        return recipe(experiment.preset, conv=model.conv)
+    if experiment.preset in _OF_CONV:
+        return _OF_CONV[experiment.preset](conv=model.conv)
     return PRESETS[experiment.preset]

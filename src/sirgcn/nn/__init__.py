@@ -36,6 +36,7 @@ from sirgcn.nn.presets import (
     dictionary_lookup_preset,
     hetero_edge_count_preset,
     preset,
+    unique_signature_preset,
     width_for_budget,
 )
 from sirgcn.nn.recipes import RECIPES, recipe
@@ -96,5 +97,6 @@ __all__ = [
     "model_rows",
     "preset",
     "recipe",
+    "unique_signature_preset",
     "width_for_budget",
 ]
