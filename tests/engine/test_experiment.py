@@ -11,12 +11,17 @@ import torch
 
 from sirgcn.data.sets.catalog import DATASETS
 from sirgcn.data.tables import load_tables
+from sirgcn.data.task import Task
 from sirgcn.engine import experiment as config
-from sirgcn.engine.experiment import Experiment, TrainConfig, TrainingExperiment
+from sirgcn.engine.controls import find_control
+from sirgcn.engine.experiment import Experiment, ModelConfig, TrainConfig, TrainingExperiment
+from sirgcn.engine.experiment.space import with_settings
 from sirgcn.engine.loop import Trainer
 from sirgcn.engine.network import build
 from sirgcn.engine.plan import plan
 from sirgcn.engine.run import header
+from sirgcn.engine.search.spaces import space_of
+from sirgcn.engine.search.suggesting import Tried, suggest
 from sirgcn.report.claims import load_claims
 from sirgcn.strict import ConfigError
 from tests.engine.standins import stand_in
@@ -42,24 +47,41 @@ PARAMETERS = {
 TRAININGS = [name for name in config.names() if config.load(name).sort == "training"]
 
 
+def suggested(experiment: TrainingExperiment, row: ModelConfig) -> list[ModelConfig]:
+    """The row with the settings of its first trials, if the experiment has a search."""
+    if experiment.search is None:
+        return []
+    space, tried = space_of(experiment.search, row), list[Tried]()
+    for _ in range(2):
+        tried.append(Tried(suggest(space, tried), 0.0))
+    return [with_settings(row, one.settings) for one in tried]
+
+
 @pytest.mark.parametrize("name", TRAININGS)
 def test_experiment_builds_every_model_and_takes_two_steps(name: str) -> None:
     experiment = config.load_training(name)
     # The columns of one experiment differ in size alone.
-    column = experiment.columns[0]
-    task = stand_in(experiment.data, column.options)
-    for row in experiment.models:
-        torch.manual_seed(0)
-        model = build(experiment, row, task, column.options)
-        count = sum(p.numel() for p in model.parameters())
-        if row.architecture == {"conv": "sir"} and name in PARAMETERS:
-            assert count == PARAMETERS[name]
-        if row.budget is not None:
-            assert 0.85 * row.budget < count <= row.budget  # heads make the steps of a width coarse
-        settings = dataclasses.replace(experiment.train_for(row), epochs=2, batch_size=2)
-        outcome = Trainer(model, task, settings).run()
-        assert len(outcome.history) == 2
-        assert "test" in outcome.metrics
+    task = stand_in(experiment.data, experiment.columns[0].options)
+    for row in [form for model in experiment.models for form in (model, *suggested(experiment, model))]:
+        if row.control is not None:
+            fitted = find_control(row.control).build(task, **row.options | {"max_iter": 2})
+            assert "test" in fitted.scores(task)
+        else:
+            check_network(experiment, row, task)
+
+
+def check_network(experiment: TrainingExperiment, row: ModelConfig, task: Task) -> None:
+    torch.manual_seed(0)
+    model = build(experiment, row, task, experiment.columns[0].options)
+    count = sum(p.numel() for p in model.parameters())
+    if row.architecture == {"conv": "sir"} and experiment.name in PARAMETERS:
+        assert count == PARAMETERS[experiment.name]
+    if row.budget is not None:
+        assert 0.85 * row.budget < count <= row.budget  # heads make the steps of a width coarse
+    settings = dataclasses.replace(experiment.train_for(row), epochs=2, batch_size=2)
+    outcome = Trainer(model, task, settings).run()
+    assert len(outcome.history) == 2
+    assert "test" in outcome.metrics
 
 
 @pytest.mark.parametrize("name", [name for name in config.names() if config.load(name).table is not None])

@@ -634,7 +634,7 @@ BAD_CONFIGURATIONS: dict[str, tuple[dict[str, Any], str]] = {
     "encoder": ({"encoder": "mlp"}, r"^encoder: expected one of none, linear, embedding, atom, got 'mlp'"),
     "edge_encoder": (
         {"edge_encoder": "atom", "edge_channels": 3},
-        r"^edge_encoder: expected one of none, linear, embedding, bond, got 'atom'",
+        r"^edge_encoder: expected one of none, linear, embedding, bond, constant, got 'atom'",
     ),
     "aggr": ({"aggr": "median"}, r"^aggr: expected one of sum, mean, sym, sym_in, max"),
     "variant": ({"variant": "draft"}, r"^variant: expected one of corrected, published"),

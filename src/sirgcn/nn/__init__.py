@@ -36,8 +36,10 @@ from sirgcn.nn.presets import (
     dictionary_lookup_preset,
     hetero_edge_count_preset,
     preset,
+    unique_signature_preset,
     width_for_budget,
 )
+from sirgcn.nn.recipes import RECIPES, recipe
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.rows import Rows
 
@@ -51,6 +53,7 @@ __all__ = [
     "OGB_BOND",
     "OPTIONS",
     "PRESETS",
+    "RECIPES",
     "SIRGCN",
     "BlockConfig",
     "CategoricalEncoder",
@@ -93,5 +96,7 @@ __all__ = [
     "make_network",
     "model_rows",
     "preset",
+    "recipe",
+    "unique_signature_preset",
     "width_for_budget",
 ]
