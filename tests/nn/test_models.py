@@ -629,7 +629,7 @@ BAD_CONFIGURATIONS: dict[str, tuple[dict[str, Any], str]] = {
     "conv": ({"conv": "cheb"}, r"^conv: expected one of sir, gcn, .*got 'cheb'"),
     "block": ({"block": "dense"}, r"^block: expected one of residual, skip, pre_norm, transformer, got 'dense'"),
     "norm": ({"norm": "group"}, r"^norm: expected one of batch, layer, got 'group'"),
-    "jk": ({"jk": "last"}, r"^jk: expected one of cat, max, lstm, got 'last'"),
+    "jk": ({"jk": "last"}, r"^jk: expected one of cat, max, sum, lstm, got 'last'"),
     "pool": ({"pool": "max"}, r"^pool: expected one of sum, mean, got 'max'"),
     "encoder": ({"encoder": "mlp"}, r"^encoder: expected one of none, linear, embedding, atom, got 'mlp'"),
     "edge_encoder": (
