@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +17,7 @@ from torch_geometric.utils import degree, to_undirected
 from sirgcn.data.graphs import Graphs, sha256_of
 from sirgcn.data.store import cache_root, cached, progress
 from sirgcn.data.task import Task
-from sirgcn.data.validate import check_at_least, check_choice
+from sirgcn.data.validate import DataError, check_at_least, check_choice
 from sirgcn.strict import checked
 
 # Increased when a rule changes, so that files in the cache are computed again.
@@ -26,7 +29,7 @@ _BLOCK = 1 << 23
 
 
 @checked
-def with_encodings(task: Task, encoding: str, size: int, cache: str | Path | None = None) -> Task:
+def with_encodings(task: Task, encoding: str, size: int, cache: str | Path | None = None, edges: bool = False) -> Task:
     """Return the task with encodings of its nodes, `graphs.pe` float32 `[V, size]`. They replace earlier ones.
 
     Args:
@@ -34,6 +37,7 @@ def with_encodings(task: Task, encoding: str, size: int, cache: str | Path | Non
         encoding: a name of `ENCODINGS`.
         size: the number of steps of the walk, of eigenvectors, or of degrees.
         cache: the root of the cache, see `cache_root`. Encodings of the same edges are read from there.
+        edges: whether the edges get random walks, too, `graphs.edge_pe` float32 `[E, size]`; see `edge_random_walk`.
 
     >>> from tempfile import mkdtemp
     >>> from sirgcn.data import hetero_edge_count_task
@@ -43,18 +47,30 @@ def with_encodings(task: Task, encoding: str, size: int, cache: str | Path | Non
     """
     check_choice("encoding", encoding, ENCODINGS)
     check_at_least(1, size=size)
+    if edges and encoding != "random_walk":
+        raise DataError(f"expected random_walk, the only one that edges have, got {encoding!r}", "encoding")
+    functions = {"pe": (encoding, ENCODINGS[encoding])}
+    if edges:
+        functions["edge_pe"] = ("edge_random_walk", edge_random_walk)
     graphs = task.graphs
     structure = {name: tensor for name, tensor in graphs.tensors().items() if name in ("edge_index", "node_ptr")}
     digest = sha256_of(str(graphs.num_nodes), structure)
-    header = {"data": encoding, "rule": _RULE, "size": int(size), "graphs": digest}
-    path = cache_root(cache) / "encodings" / f"{encoding}-{size}-{digest[:16]}.safetensors"
-    pe = cached(path, header, lambda: {"pe": ENCODINGS[encoding](graphs, size)})["pe"]
+    found: dict[str, Tensor] = {}
+    for tensor, (name, compute) in functions.items():
+        header = {"data": name, "rule": _RULE, "size": int(size), "graphs": digest}
+        path = cache_root(cache) / "encodings" / f"{name}-{size}-{digest[:16]}.safetensors"
+        found[tensor] = cached(path, header, partial(_computed, compute, graphs, size))["pe"]
+    about: dict[str, Any] = {"encoding": encoding, "size": int(size)}
     return replace(
         task,
-        graphs=replace(graphs, pe=pe),
-        schema=replace(task.schema, encodings=size),
-        details=task.details | {"encodings": {"encoding": encoding, "size": int(size)}},
+        graphs=replace(graphs, pe=found["pe"], edge_pe=found.get("edge_pe")),
+        schema=replace(task.schema, encodings=size, edge_encodings=size if edges else 0),
+        details=task.details | {"encodings": about | {"edges": True} if edges else about},
     )
+
+
+def _computed(compute: Callable[[Graphs, int], Tensor], graphs: Graphs, size: int) -> dict[str, Tensor]:
+    return {"pe": compute(graphs, size)}
 
 
 def random_walk(graphs: Graphs, size: int) -> Tensor:
@@ -67,12 +83,21 @@ def random_walk(graphs: Graphs, size: int) -> Tensor:
     """
 
     def of_one(num_nodes: int, edge_index: Tensor) -> Tensor:
-        weight = 1 / degree(edge_index[0], num_nodes, torch.float64)[edge_index[0]]
-        shape = (num_nodes, num_nodes)
-        step = torch.sparse_coo_tensor(edge_index, weight, shape, check_invariants=True).coalesce()
-        return _returns(step.to_dense() if num_nodes <= _DENSE else step, size)
+        return _arrivals(_step(num_nodes, edge_index), torch.arange(num_nodes).expand(2, -1), size)
 
     return _each(graphs, size, of_one, "random walks")
+
+
+def edge_random_walk(graphs: Graphs, size: int) -> Tensor:
+    r"""Return the probability that a walk from the source of an edge is at its target after k steps, `[E, size]`.
+
+    .. math:: p_{(v, u)} = \big((P^1)_{vu}, \dots, (P^{size})_{vu}\big), \qquad P \text{ as in `random_walk`}
+    """
+
+    def of_one(num_nodes: int, edge_index: Tensor) -> Tensor:
+        return _arrivals(_step(num_nodes, edge_index), edge_index, size)
+
+    return _each(graphs, size, of_one, "random walks of edges", of_edges=True)
 
 
 def laplacian(graphs: Graphs, size: int) -> Tensor:
@@ -115,19 +140,21 @@ ENCODINGS: dict[str, Callable[[Graphs, int], Tensor]] = {
 """All encodings by name: functions from graphs and a size to float32 `[V, size]`."""
 
 
-def _each(graphs: Graphs, size: int, of_one: Callable[[int, Tensor], Tensor], about: str) -> Tensor:
-    out = torch.empty(graphs.num_nodes, size)
-    for nodes, edge_index in progress(_graphs(graphs), about, graphs.num_graphs):
-        out[nodes] = of_one(nodes.stop - nodes.start, edge_index).float()
+def _each(
+    graphs: Graphs, size: int, of_one: Callable[[int, Tensor], Tensor], about: str, of_edges: bool = False
+) -> Tensor:
+    out = torch.empty(graphs.num_edges if of_edges else graphs.num_nodes, size)
+    for nodes, edges, edge_index in progress(_graphs(graphs), about, graphs.num_graphs):
+        out[edges if of_edges else nodes] = of_one(nodes.stop - nodes.start, edge_index).float()
     return out
 
 
-def _graphs(graphs: Graphs) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the rows of each graph's nodes, and its edges with nodes numbered from 0."""
+def _graphs(graphs: Graphs) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield the rows of each graph's nodes and of its edges, and its edges with nodes numbered from 0."""
     node_ptr, edge_ptr = graphs.pointers()
     for (first, last), (start, stop) in zip(_pairs(node_ptr), _pairs(edge_ptr), strict=True):
         if last > first:
-            yield slice(first, last), graphs.edge_index[:, start:stop] - first
+            yield slice(first, last), slice(start, stop), graphs.edge_index[:, start:stop] - first
 
 
 def _pairs(pointer: Tensor) -> list[list[int]]:
@@ -135,16 +162,32 @@ def _pairs(pointer: Tensor) -> list[list[int]]:
     return ends
 
 
-def _returns(step: Tensor, size: int) -> Tensor:
-    """Return the diagonals of the first `size` powers."""
-    count = len(step)
-    out = torch.empty(count, size, dtype=torch.float64)
-    for nodes in torch.arange(count).split(max(_BLOCK // count, 1)):
-        own = (nodes, torch.arange(len(nodes)))
-        # One column per node: the probability to be at this node after k steps, by the node where the walk started.
-        arrived = torch.zeros(count, len(nodes), dtype=torch.float64)
-        arrived[own] = 1
+def _step(num_nodes: int, edge_index: Tensor) -> Tensor:
+    """Return P, the probabilities of one step of a walk: dense for a small graph, sparse for a large one."""
+    weight = 1 / degree(edge_index[0], num_nodes, torch.float64)[edge_index[0]]
+    shape = (num_nodes, num_nodes)
+    step = torch.sparse_coo_tensor(edge_index, weight, shape, check_invariants=True).coalesce()
+    return step.to_dense() if num_nodes <= _DENSE else step
+
+
+def _arrivals(step: Tensor, pairs: Tensor, size: int) -> Tensor:
+    """Return (P^k)_{vu} of the pairs (v, u), int64 `[2, N]`, for k = 1, ..., size, as float64 `[N, size]`.
+
+    The columns of the powers are computed in blocks of a fixed size, and never all at once.
+    """
+    count, (source, target) = len(step), pairs
+    out = torch.empty(pairs.size(1), size, dtype=torch.float64)
+    order = target.argsort(stable=True)
+    width = max(_BLOCK // count, 1)
+    ends = torch.arange(0, count + width, width).clamp(max=count)
+    places = torch.searchsorted(target[order], ends).tolist()
+    for block, (first, last) in enumerate(pairwise(ends.tolist())):
+        own = order[places[block] : places[block + 1]]
+        columns = torch.arange(last - first)
+        # One column per target: the probability to be there after k steps, by the node where the walk started.
+        arrived = torch.zeros(count, last - first, dtype=torch.float64)
+        arrived[columns + first, columns] = 1
         for k in range(size):
             arrived = step @ arrived
-            out[nodes, k] = arrived[own]
+            out[own, k] = arrived[source[own], target[own] - first]
     return out

@@ -1,7 +1,7 @@
 """The inputs and outputs of a task: their widths, and the columns of a table that the inputs come from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from sirgcn.data.graphs import Graphs, Level
@@ -19,6 +19,7 @@ class Schema:
         edge_features: the width of float edge features; 0 if there are none.
         edge_vocabularies: the number of categories of each column of the edges.
         encodings: the width of the positional or structural encodings.
+        edge_encodings: the same of edges.
         outputs: the number of outputs per row: of classes, of tasks, or 1.
 
     >>> Schema(vocabularies=(28,), edge_vocabularies=(4,)).outputs
@@ -31,6 +32,8 @@ class Schema:
     edge_vocabularies: tuple[int, ...] = ()
     encodings: int = 0
     outputs: int = 1
+    # Left out of the text of a schema, so that the hash of the splits of all other data stays what it was.
+    edge_encodings: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -3,23 +3,29 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
+from sirgcn.data.sets.catalog import WALK_OPTIONS
 from sirgcn.data.sets.catalog import find as find_dataset
+from sirgcn.data.sets.catalog import load as load_dataset
 from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
 from sirgcn.engine.experiment import Experiment, ModelConfig
 from sirgcn.engine.search.spaces import check_space, entry_of
 from sirgcn.nn import (
     PRESETS,
+    RECIPES,
     NetConfig,
     NetworkConfig,
     build_net,
     dictionary_lookup_preset,
     hetero_edge_count_preset,
+    recipe,
+    unique_signature_preset,
     width_for_budget,
 )
 from sirgcn.nn.config import CONV_OPTIONS, read_option
@@ -32,7 +38,10 @@ _SIZED: dict[str, tuple[str, Callable[..., NetConfig]]] = {
     "dictionary_lookup": ("n", dictionary_lookup_preset),
     "hetero_edge_count": ("c", hetero_edge_count_preset),
 }
-_KNOWN_PRESETS = ("schema", *_SIZED, *PRESETS)
+# Presets in which the convolution decides more than its own options.
+_OF_CONV: dict[str, Callable[..., NetConfig]] = {"unique_signature": unique_signature_preset}
+_OF_CONV |= {name: partial(recipe, name) for name in RECIPES}
+_KNOWN_PRESETS = ("schema", *_SIZED, *_OF_CONV, *PRESETS)
 
 
 def check_names(experiment: Experiment, where: str) -> None:
@@ -70,8 +79,11 @@ def _check_columns(experiment: Experiment, where: str) -> None:
     size, _ = _SIZED.get(experiment.preset, (None, None))
     for place, column in enumerate(experiment.columns):
         at = f"{where}: columns[{place}]: options"
-        _check_known(column.options, options, at)
-        check_arguments(reader, column.options, f"{at}: ")
+        walks = {name: value for name, value in column.options.items() if not is_own and name in WALK_OPTIONS}
+        own = {name: value for name, value in column.options.items() if name not in walks}
+        _check_known(own, options, at)
+        check_arguments(reader, own, f"{at}: ")
+        check_arguments(load_dataset, walks, f"{at}: ")
         if size is not None and size not in column.options:
             raise ConfigError(
                 f"{at}: expected {size}, from which the preset {experiment.preset} has its size, got none"
@@ -123,6 +135,8 @@ def default_config(task: Task) -> NetConfig:
         options["edge_encoder"] = "linear" if schema.edge_features else "embedding"
     if schema.encodings:
         options |= {"positional": task.details.get("encoding", "random_walk"), "pe_dim": schema.encodings}
+    if schema.edge_encodings:
+        options |= {"edge_pe_dim": schema.edge_encodings, "edge_encoder": options.get("edge_encoder", "constant")}
     if task.level == "graph":
         options |= {"pool": "mean", "readout_layers": 2}
     in_channels = schema.features or schema.vocabularies
@@ -171,7 +185,36 @@ def _net_config(experiment: Experiment, model: ModelConfig, task: Task, options:
         config = config.with_options(conv_options={"delta": mean_log_degree(task)})
     if task.level == "edge":
         config = config.with_options(pool=None, out_channels=task.schema.outputs, edge_scores=True)
+    _check_walks(config, task, f"{experiment.name}: {model.title}")
     return config
+
+
+def _check_walks(config: NetConfig, task: Task, where: str) -> None:
+    """Refuse data without the encodings that the network reads."""
+    schema = task.schema
+    needed, given = (config.context.pe_dim, config.edges.pe_dim), (schema.encodings, schema.edge_encodings)
+    if needed[0] != given[0]:
+        raise ConfigError(
+            f"{where}: expected data with encodings of {needed[0]} columns, got {given[0]}: "
+            f"the option random_walk of a column sets them"
+        )
+    if needed[1] not in (0, given[1]):
+        raise ConfigError(
+            f"{where}: expected encodings of edges of {needed[1]} columns, got {given[1]}: "
+            f"the options random_walk and edge_walks of a column set them"
+        )
+
+
+def readable(experiment: Experiment, model: ModelConfig, task: Task) -> Task:
+    """The task as the network of a row reads it.
+
+    A convolution that has no use for edge features stands in a recipe without them, and then gets none.
+    """
+    is_reading = model.network is not None or "edge" in find_conv(model.conv).extra_inputs
+    if is_reading or experiment.preset not in RECIPES:
+        return task
+    schema = replace(task.schema, edge_features=0, edge_vocabularies=(), edge_encodings=0)
+    return replace(task, graphs=replace(task.graphs, edge_attr=None, edge_pe=None), schema=schema)
 
 
 def _network_config(model: ModelConfig, task: Task, where: str) -> NetworkConfig:
@@ -218,4 +261,6 @@ def _preset(experiment: Experiment, model: ModelConfig, task: Task, options: Map
     if experiment.preset in _SIZED:
         size, make = _SIZED[experiment.preset]
         return make(options[size], conv=model.conv)
+    if experiment.preset in _OF_CONV:
+        return _OF_CONV[experiment.preset](conv=model.conv)
     return PRESETS[experiment.preset]

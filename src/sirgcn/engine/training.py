@@ -18,7 +18,7 @@ from sirgcn.engine.environment import environment_of, peak_memory_mb
 from sirgcn.engine.experiment import TrainingExperiment
 from sirgcn.engine.inputs import describe, load_data
 from sirgcn.engine.loop import Trainer
-from sirgcn.engine.network import build
+from sirgcn.engine.network import build, readable
 from sirgcn.engine.plan import Run, identity_of
 from sirgcn.engine.run import Execution
 
@@ -61,9 +61,9 @@ def _train(run: Run, experiment: TrainingExperiment, execution: Execution, task:
     torch.manual_seed(run.seed)
     network = build(experiment, model, task, experiment.column(run.column).options).to(settings.device)
     config = experiment.train_for(model, run.reduced)
-    trainer = Trainer(
-        network, task, config, run.split, run.seed, checkpoints, settings.every, execution.should_stop, log
-    )
+    task = readable(experiment, model, task)
+    options = (run.split, run.seed, checkpoints, settings.every, execution.should_stop, log)
+    trainer = Trainer(network, task, config, *options)
     # Before hours of training: the commit whose code was loaded, and the load of the machine without ours.
     where = environment_of(str(trainer.device))
     outcome = trainer.run()

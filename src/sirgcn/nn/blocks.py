@@ -1,17 +1,22 @@
 """The blocks of `SIRNet`: what stands around a convolution."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from torch import Tensor, nn
+from torch_geometric.nn.models import JumpingKnowledge
 
 from sirgcn.nn.adjacency import EdgeAttr, Graph
-from sirgcn.nn.config import BlockConfig
 from sirgcn.nn.context import make_norm
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.linear import Linear
-from sirgcn.ops.rows import Rows
+from sirgcn.nn.parts import BlockConfig
+from sirgcn.ops.rows import Rows, look_up
+
+BlockOutput: TypeAlias = Tensor | tuple[Tensor, Tensor]
+"""Node features, or a pair of node features and the edge features that the next block reads."""
 
 
 class LayerInputs(NamedTuple):
@@ -30,12 +35,22 @@ class LayerInputs(NamedTuple):
     context: Mapping[str, Tensor]
 
     def run(self, layer: nn.Module, h: Tensor | Rows) -> Tensor:
-        """The output of a block, or of a convolution, for node features."""
+        """The output of a convolution, or of a block that passes on no edge features, for node features."""
         return layer(h, self.graph, self.edge, self.edge_weight, **self.context)
+
+    def step(self, block: nn.Module, h: Tensor) -> tuple[Tensor, "LayerInputs"]:
+        """The output of a block, and what the next block reads."""
+        found: BlockOutput = self.run(block, h)
+        if isinstance(found, tuple):
+            return found[0], self._replace(edge=found[1])
+        return found, self
 
 
 class Block(nn.Module):
     """A convolution with a norm, an activation and dropout; the subclasses say in which order.
+
+    A convolution with `passes_edges` returns a pair: node features, and a term z of every edge. The next block then
+    reads e + dropout(act(norm(z))) as its edge features, with e those of this block and a norm of their own.
 
     Args:
         conv: the convolution.
@@ -50,9 +65,36 @@ class Block(nn.Module):
         self.residual: nn.Module | None = None
         if config.type == "residual" and config.residual:
             self.residual = nn.Sequential(Linear(in_channels, config.channels), Dropout(config.residual_dropout))
-        self.norm = make_norm(config.norm, config.channels)
+        norm = config.norm if config.conv_norm else None
+        self.norm = make_norm(norm, config.channels)
+        self.edge_norm = make_norm(norm, config.channels) if getattr(conv, "passes_edges", False) else None
         self.act = act
         self.dropout = Dropout(config.dropout)
+
+    def forward(
+        self, h: Tensor, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None, **context: Tensor
+    ) -> BlockOutput:
+        """Node features, and the edge features of the next block where the convolution passes them on."""
+        found = self.conv(self.before(h), graph, edge, edge_weight, **context)
+        if self.edge_norm is None:
+            return self.after(found, h)
+        out, terms = found
+        return self.after(out, h), self._next_edges(edge, terms)
+
+    def before(self, h: Tensor) -> Tensor:
+        """What the convolution reads."""
+        return h
+
+    def after(self, out: Tensor, h: Tensor) -> Tensor:
+        """The output of the block from that of the convolution and the input of the block."""
+        raise NotImplementedError
+
+    def _next_edges(self, edge: EdgeAttr, terms: Tensor) -> Tensor:
+        assert self.edge_norm is not None
+        changed: Tensor = self.dropout(self.act(self.edge_norm(terms)))
+        if edge is None:
+            return changed
+        return changed + (look_up(*edge) if isinstance(edge, tuple) else edge)
 
 
 class Residual(Block):
@@ -60,8 +102,7 @@ class Residual(Block):
 
     adds_input = False
 
-    def forward(self, h: Tensor, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None, **context: Tensor) -> Tensor:
-        out = self.conv(h, graph, edge, edge_weight, **context)
+    def after(self, out: Tensor, h: Tensor) -> Tensor:
         return self.finish(out, Rows(h), self.norm)
 
     def finish(self, out: Tensor, own: Rows, norm: Callable[[Tensor], Tensor]) -> Tensor:
@@ -99,17 +140,21 @@ class PreNorm(Block):
         super().__init__(conv, in_channels, config, act)
         self.lin = Linear(config.channels, config.channels)
 
-    def forward(self, h: Tensor, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None, **context: Tensor) -> Tensor:
-        out = self.dropout(self.conv(self.norm(h), graph, edge, edge_weight, **context))
-        return h + self.dropout(self.lin(self.act(out)))
+    def before(self, h: Tensor) -> Tensor:
+        return self.norm(h)
+
+    def after(self, out: Tensor, h: Tensor) -> Tensor:
+        return h + self.dropout(self.lin(self.act(self.dropout(out))))
 
 
 class Transformer(Block):
     """h + dropout(conv(norm(h)))."""
 
-    def forward(self, h: Tensor, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None, **context: Tensor) -> Tensor:
-        out: Tensor = h + self.dropout(self.conv(self.norm(h), graph, edge, edge_weight, **context))
-        return out
+    def before(self, h: Tensor) -> Tensor:
+        return self.norm(h)
+
+    def after(self, out: Tensor, h: Tensor) -> Tensor:
+        return h + self.dropout(out)
 
 
 BLOCKS: dict[str, type[Block]] = {
@@ -139,6 +184,49 @@ class FeedForward(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         out: Tensor = h + self.network(h)
         return out
+
+
+class NormedFeedForward(nn.Module):
+    """norm(y + dropout(W_2 dropout(act(W_1 y)))) with y = norm(h), the feed-forward network of GNN+."""
+
+    def __init__(self, config: BlockConfig, act: nn.Module) -> None:
+        super().__init__()
+        inside = config.feed_forward * config.channels
+        self.first_norm = make_norm(config.norm, config.channels)
+        self.network = nn.Sequential(
+            Linear(config.channels, inside),
+            act,
+            Dropout(config.dropout),
+            Linear(inside, config.channels),
+            Dropout(config.dropout),
+        )
+        self.last_norm = make_norm(config.norm, config.channels)
+
+    def forward(self, h: Tensor) -> Tensor:
+        y = self.first_norm(h)
+        out: Tensor = self.last_norm(y + self.network(y))
+        return out
+
+
+def make_feed_forward(config: BlockConfig, act: nn.Module) -> nn.Module:
+    """What follows a block: the feed-forward network of the configuration, or the identity."""
+    if not config.feed_forward:
+        return nn.Identity()
+    return FeedForward(config, act) if config.feed_forward_norm == "before" else NormedFeedForward(config, act)
+
+
+class SumOfLayers(nn.Module):
+    """Jumping knowledge as the sum of the outputs of all blocks."""
+
+    def forward(self, outputs: Sequence[Tensor]) -> Tensor:
+        return functools.reduce(Tensor.add, outputs)
+
+
+def make_jk(config: BlockConfig) -> nn.Module | None:
+    """What joins the outputs of all blocks; None for the last output alone."""
+    if config.jk is None:
+        return None
+    return SumOfLayers() if config.jk == "sum" else JumpingKnowledge(config.jk, config.channels, config.layers)
 
 
 def make_mlp(widths: Sequence[int], act: nn.Module, norm: str | None, last_bias: bool) -> nn.Sequential:

@@ -7,214 +7,20 @@ settings by the short names of `OPTIONS`, such as `hidden_channels` or `conv_dro
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from numbers import Integral, Real
-from typing import Any, Literal, get_type_hints
+from typing import Any, get_type_hints
 
-from sirgcn.nn.convs import check_options, find_conv
-from sirgcn.ops.activation import Activation
-from sirgcn.strict import (
-    ConfigError,
-    Count,
-    Probability,
-    Size,
-    check_arguments,
-    check_fields,
-    check_name,
-    from_dict,
-    read,
+from sirgcn.nn.convs import find_conv
+from sirgcn.nn.parts import (
+    BlockConfig,
+    Channels,
+    ContextConfig,
+    ConvConfig,
+    EdgeConfig,
+    EncoderConfig,
+    HeadConfig,
+    ReadoutConfig,
 )
-
-Channels = int | tuple[int, ...] | None
-
-
-@dataclass(frozen=True)
-class EncoderConfig:
-    """How the features of nodes enter the network.
-
-    Args:
-        type: `"none"` feeds the features straight to the first layer; `"linear"` is a linear layer, `"embedding"` a sum
-            of embeddings, and `"atom"` the same with OGB's vocabularies.
-        act: whether the network's activation follows the encoder, or the name of another activation that does.
-        dropout: after the encoder.
-
-    >>> EncoderConfig("linear", act="gelu").type
-    'linear'
-    """
-
-    type: Literal["none", "linear", "embedding", "atom"] = "none"
-    act: bool | str = False
-    dropout: Probability = 0.0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        if isinstance(self.act, str):
-            _check_activation("encoder_act", self.act)
-
-
-@dataclass(frozen=True)
-class EdgeConfig:
-    """How the features of edges enter the network.
-
-    Args:
-        channels: the width of the edge features, or the sizes of their vocabularies; None for no edge features.
-        type: as `EncoderConfig.type`, with `"bond"` for OGB's bonds. Categories reach the layers as a table, never as a
-            tensor of edges by channels.
-
-    >>> EdgeConfig((5, 6, 2), "embedding").channels
-    (5, 6, 2)
-    """
-
-    channels: Channels = None
-    type: Literal["none", "linear", "embedding", "bond"] = "none"
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
-@dataclass(frozen=True)
-class ContextConfig:
-    """What nodes know besides their features and neighbours.
-
-    Args:
-        virtual_node: whether a `VirtualNode` carries the context of the whole graph.
-        virtual_residual: whether the state of the virtual node is added to its update.
-        random_features: how many random columns follow the encoder.
-        random_seed: the stream that these columns are drawn from; None for the stream of torch.
-        positional: `"random_walk"` or `"laplacian"` for a positional encoding, given as `pe` to `forward`; or None.
-        pe_dim: the number of columns of that encoding.
-
-    >>> ContextConfig(positional="random_walk")
-    Traceback (most recent call last):
-    sirgcn.strict.ConfigError: pe_dim: expected at least 1 with positional and 0 without, got 0
-    """
-
-    virtual_node: bool = False
-    virtual_residual: bool = False
-    random_features: Count = 0
-    random_seed: Count | None = None
-    positional: Literal["random_walk", "laplacian"] | None = None
-    pe_dim: Count = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        if (self.positional is None) != (self.pe_dim < 1):
-            raise ConfigError(f"pe_dim: expected at least 1 with positional and 0 without, got {self.pe_dim}")
-
-
-@dataclass(frozen=True)
-class ConvConfig:
-    """The convolution inside every block.
-
-    Args:
-        name: a name of `CONVS`; `"sir"` is `SIRConv`.
-        options: its options, see `Conv.options`; for `"sir"` these are `aggr`, `activation`, `sigma_layers` and
-            `variant`.
-        dropout: inside the convolution.
-        self_loops: whether every node is a neighbour of itself; None leaves that to the convolution
-            (`Conv.self_loops`).
-
-    >>> ConvConfig("sir", {"aggr": "mean"}).options
-    {'aggr': 'mean'}
-    """
-
-    name: str = "sir"
-    options: dict[str, Any] = field(default_factory=dict)
-    dropout: Probability = 0.0
-    self_loops: bool | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        conv = find_conv(self.name)
-        check_options(self.name, self.options, conv.options)
-        check_arguments(conv.build, self.options)
-        object.__setattr__(self, "options", _as_json(self.options, "options"))
-
-
-@dataclass(frozen=True)
-class BlockConfig:
-    """The blocks around the convolutions, with h the input of a block.
-
-    Args:
-        channels: the width of the blocks.
-        layers: the number of blocks.
-        type: the shape of a block:
-
-            - `"residual"`: dropout(act(norm(conv(h) + W h))), Benchmarking GNNs
-            - `"skip"`: h + dropout(act(norm(conv(h)))), Open Graph Benchmark
-            - `"pre_norm"`: h + dropout(W act(dropout(conv(norm(h))))), heterophilous data sets; a norm follows the last
-              block
-            - `"transformer"`: h + dropout(conv(norm(h))), which is a layer of a transformer with `feed_forward`; a norm
-              follows the last block
-        act: the activation between the layers; None for none.
-        norm: `"batch"`, `"layer"` or None.
-        dropout: after the convolution.
-        residual: whether the block `"residual"` has the term W h.
-        residual_dropout: after that term.
-        feed_forward: the expansion factor of a feed-forward network h + dropout(W_2 act(dropout(W_1 norm(h)))) after
-            every block; 0 for none.
-        jk: how jumping knowledge joins the outputs of all blocks: `"cat"`, `"max"`, `"lstm"`, or None for the last
-            output alone.
-
-    >>> BlockConfig(channels=64, layers=4, type="skip").norm
-    'batch'
-    """
-
-    channels: Size
-    layers: Size
-    type: Literal["residual", "skip", "pre_norm", "transformer"] = "residual"
-    act: str | None = "relu"
-    norm: Literal["batch", "layer"] | None = "batch"
-    dropout: Probability = 0.0
-    residual: bool = True
-    residual_dropout: Probability = 0.0
-    feed_forward: Count = 0
-    jk: Literal["cat", "max", "lstm"] | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        if self.act is not None:
-            _check_activation("act", self.act)
-
-
-@dataclass(frozen=True)
-class ReadoutConfig:
-    """The soft-isomorphic readout (Section 3.2): an MLP on every node, whose outputs a graph task pools.
-
-    Args:
-        layers: the linear layers of the MLP; 0 for none.
-        pool: `"sum"` or `"mean"` for graph tasks, None for node tasks.
-
-    >>> ReadoutConfig(layers=2, pool="sum").pool
-    'sum'
-    """
-
-    layers: Count = 1
-    pool: Literal["sum", "mean"] | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
-@dataclass(frozen=True)
-class HeadConfig:
-    """What follows the readout.
-
-    Args:
-        channels: the widths of an MLP after the pooling, with batch norm and the activation between its layers; empty
-            for none.
-        bias: whether the last linear layer of the network carries a bias.
-        edge_scores: whether the network scores pairs of nodes in place of nodes, see `EdgeNet`.
-
-    >>> HeadConfig(channels=(40, 20)).bias
-    True
-    """
-
-    channels: tuple[Size, ...] = ()
-    bias: bool = True
-    edge_scores: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+from sirgcn.strict import ConfigError, Size, check_fields, check_name, from_dict, read
 
 
 @dataclass(frozen=True)
@@ -255,6 +61,11 @@ class NetConfig:
         columns = self.context.random_features
         if not 0 <= columns < self.block.channels:
             raise ConfigError(f"random_features: expected 0 <= columns < hidden_channels, got {columns}")
+        beside = columns + self.context.pe_channels
+        if beside >= self.block.channels:
+            raise ConfigError(
+                f"pe_channels: expected less than hidden_channels together with random_features, got {beside}"
+            )
         if self.readout.pool is None and self.head.channels:
             raise ConfigError("head_channels: a head follows the pooling of a graph task, got pool=None")
         if self.readout.layers == 0 and not self.head.channels:
@@ -313,10 +124,12 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "block": ("block", "type"),
     "act": ("block", "act"),
     "norm": ("block", "norm"),
+    "conv_norm": ("block", "conv_norm"),
     "dropout": ("block", "dropout"),
     "residual": ("block", "residual"),
     "residual_dropout": ("block", "residual_dropout"),
     "feed_forward": ("block", "feed_forward"),
+    "feed_forward_norm": ("block", "feed_forward_norm"),
     "jk": ("block", "jk"),
     "conv": ("conv", "name"),
     "conv_options": ("conv", "options"),
@@ -327,21 +140,25 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "input_dropout": ("encoder", "dropout"),
     "edge_channels": ("edges", "channels"),
     "edge_encoder": ("edges", "type"),
+    "edge_pe_dim": ("edges", "pe_dim"),
     "virtual_node": ("context", "virtual_node"),
     "virtual_residual": ("context", "virtual_residual"),
     "random_features": ("context", "random_features"),
     "random_seed": ("context", "random_seed"),
     "positional": ("context", "positional"),
     "pe_dim": ("context", "pe_dim"),
+    "pe_channels": ("context", "pe_channels"),
+    "pe_norm": ("context", "pe_norm"),
     "readout_layers": ("readout", "layers"),
     "pool": ("readout", "pool"),
     "head_channels": ("head", "channels"),
+    "head_norm": ("head", "norm"),
     "out_bias": ("head", "bias"),
     "edge_scores": ("head", "edge_scores"),
 }
 """The short name of every setting: the part of `NetConfig` that has it, and its name there."""
 
-CONV_OPTIONS = ("aggr", "variant", "activation", "sigma_layers")
+CONV_OPTIONS = ("aggr", "variant", "activation", "sigma_layers", "context", "gated")
 """Options of `SIRConv` that have short names too: `aggr="mean"` is `conv_options={"aggr": "mean"}`."""
 
 _PARTS: dict[str, Any] = {
@@ -354,28 +171,6 @@ _PARTS: dict[str, Any] = {
     "readout": ReadoutConfig,
     "head": HeadConfig,
 }
-
-
-def _check_activation(setting: str, name: str) -> None:
-    try:
-        Activation.parse(name)
-    except ValueError as error:
-        raise ConfigError(str(error).replace("activation:", f"{setting}:", 1)) from None
-
-
-def _as_json(value: Any, where: str) -> Any:
-    """The value as JSON gives it back: lists for tuples, plain numbers; anything that JSON cannot hold is refused."""
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        return float(value)
-    if isinstance(value, Mapping):
-        return {str(key): _as_json(entry, f"{where}[{key!r}]") for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_json(entry, f"{where}[{place}]") for place, entry in enumerate(value)]
-    raise ConfigError(f"{where}: expected a value that JSON can hold, got {value!r}")
 
 
 def read_option(name: str, value: Any, where: str = "") -> Any:
@@ -392,9 +187,10 @@ def read_option(name: str, value: Any, where: str = "") -> Any:
     """
     check_name(where.removesuffix(": ") or "option", name, (*OPTIONS, *CONV_OPTIONS), exact=True)
     if name in CONV_OPTIONS:
-        return value
-    part, own = OPTIONS[name]
-    hint = get_type_hints(_PARTS[part], include_extras=True)[own]
+        hint = get_type_hints(find_conv("sir").build, include_extras=True)[name]
+    else:
+        part, own = OPTIONS[name]
+        hint = get_type_hints(_PARTS[part], include_extras=True)[own]
     return read(hint, value, f"{where}{name}")
 
 

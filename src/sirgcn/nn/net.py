@@ -1,40 +1,33 @@
 """`SIRNet`: encoder, blocks of convolutions, readout and head, as a `NetConfig` describes them."""
 
-from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import Linear as PyGLinear
 from torch_geometric.nn.inits import reset
-from torch_geometric.nn.models import JumpingKnowledge
 
 from sirgcn.nn.adjacency import (
     EdgeAttr,
     Graph,
     as_neighbors,
     check_same_device,
-    through_edges,
+    count_edges,
     with_self_loops,
     with_stored_values,
 )
-from sirgcn.nn.blocks import BLOCKS, FeedForward, LayerInputs, make_mlp
-from sirgcn.nn.config import Channels, NetConfig
+from sirgcn.nn.blocks import BLOCKS, LayerInputs, make_feed_forward, make_jk, make_mlp
+from sirgcn.nn.config import NetConfig
 from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode, make_norm
 from sirgcn.nn.convs import find_conv, make_conv
 from sirgcn.nn.dropout import Dropout
-from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
-from sirgcn.nn.linear import Linear
+from sirgcn.nn.encoder import PositionalEncoder, check_features, encoded_edges, make_edge_encoder, make_encoder
 from sirgcn.nn.sharing import run_shared
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.calls import is_compiling, is_exporting, is_touched
 from sirgcn.ops.checks import check_devices, check_range
 from sirgcn.ops.parts import is_row_by_row
-from sirgcn.ops.rows import Rows
+from sirgcn.ops.rows import Rows, look_up
 from sirgcn.strict import ConfigError, checked
-
-# Also the linear layers of a network that was saved or changed elsewhere.
-_LINEAR = (PyGLinear, nn.Linear)
 
 
 class SIRNet(nn.Module):
@@ -71,13 +64,11 @@ class SIRNet(nn.Module):
         self.blocks = self._make_blocks(width)
         # A user may put another convolution into a block; rows are shared with this type only.
         self.conv_type: type[nn.Module] = type(cast(nn.Module, self.blocks[0].conv))
-        self.feed_forwards = nn.ModuleList(
-            FeedForward(block, self.act) if block.feed_forward else nn.Identity() for _ in range(block.layers)
-        )
+        self.feed_forwards = nn.ModuleList(make_feed_forward(block, self.act) for _ in range(block.layers))
         self.virtual_node: VirtualNode | None = None
         if context.virtual_node:
             self.virtual_node = VirtualNode(block.channels, norm=block.norm, residual=context.virtual_residual)
-        self.jk = None if block.jk is None else JumpingKnowledge(block.jk, block.channels, block.layers)
+        self.jk = make_jk(block)
         joined = block.channels * block.layers if block.jk == "cat" else block.channels
         is_normed_last = block.type in ("pre_norm", "transformer")
         self.last_norm = make_norm(block.norm, joined) if is_normed_last else nn.Identity()
@@ -95,18 +86,23 @@ class SIRNet(nn.Module):
     def _add_encoders(self) -> int:
         """The parts before the blocks; returns the width of what they give."""
         config, context = self.config, self.config.context
-        # Random columns stand beside those of the encoder, so that the width of the blocks stays block.channels.
-        columns = context.random_features
-        widths = config.in_channels, config.block.channels - columns
-        self.encoder, width = _make_encoder("encoder", config.encoder.type, *widths)
+        # Other columns stand beside those of the encoder, so that the width of the blocks stays block.channels.
+        columns, beside = context.random_features, context.pe_channels
+        widths = config.in_channels, config.block.channels - columns - beside
+        self.encoder, width = make_encoder("encoder", config.encoder.type, *widths)
         self.encoder_act = self._make_encoder_act()
         self.positional: PositionalEncoder | None = None
         if context.positional is not None:
-            self.positional = PositionalEncoder(context.positional, context.pe_dim, width)
+            of_encoding = beside or width, beside > 0, context.pe_norm
+            self.positional = PositionalEncoder(context.positional, context.pe_dim, *of_encoding)
+        width += beside
         self.input_dropout = Dropout(config.encoder.dropout)
         self.random_features = RandomFeatures(columns, context.random_seed) if columns else None
         self._check_width(width + columns)
-        self.edge_encoder, self.edge_dim = _make_edge_encoder(config)
+        self.edge_encoder, self.edge_dim = make_edge_encoder(config.edges, config.block.channels)
+        self.edge_positional: PositionalEncoder | None = None
+        if config.edges.pe_dim:
+            self.edge_positional = PositionalEncoder("random_walk", config.edges.pe_dim, config.block.channels)
         if self.self_loops and self.edge_dim is not None:
             raise ConfigError("self_loops: a loop has no edge features, expected edge_channels=None")
         return width + columns
@@ -123,7 +119,17 @@ class SIRNet(nn.Module):
         for width in (in_channels, *[config.channels] * (config.layers - 1)):
             layer = make_conv(conv.name, width, config.channels, conv.dropout, self.edge_dim, **conv.options)
             blocks.append(BLOCKS[config.type](layer, width, config, self.act))
+            self._check_passed_edges(layer)
         return blocks
+
+    def _check_passed_edges(self, conv: nn.Module) -> None:
+        """Refuse a convolution that passes on edge features of another width than those that it reads."""
+        width = self.config.block.channels
+        if getattr(conv, "passes_edges", False) and self.edge_dim not in (None, width):
+            raise ConfigError(
+                f"edge_encoder: {self.conv.name} adds what has {width} channels to the edge features, which have "
+                f"{self.edge_dim}; use the encoder linear or embedding"
+            )
 
     def _make_readout(self, in_channels: int) -> tuple[nn.Module, nn.Module]:
         readout, head, out_channels = self.config.readout, self.config.head, self.config.out_channels
@@ -134,7 +140,7 @@ class SIRNet(nn.Module):
         pooled: nn.Module = network if readout.pool is None else SIRReadout(network, readout.pool)
         if not head.channels:
             return pooled, nn.Identity()
-        return pooled, make_mlp([widths[-1], *head.channels, out_channels], self.act, "batch", head.bias)
+        return pooled, make_mlp([widths[-1], *head.channels, out_channels], self.act, head.norm, head.bias)
 
     def _check_width(self, width: int) -> None:
         """Refuse an encoder whose output cannot be added to that of a block."""
@@ -160,6 +166,7 @@ class SIRNet(nn.Module):
         batch: Tensor | None = None,
         batch_size: int | None = None,
         pe: Tensor | None = None,
+        edge_pe: Tensor | None = None,
     ) -> Tensor:
         """Predictions `(|V|, out_channels)`, or `(B, out_channels)` where the readout pools.
 
@@ -172,13 +179,16 @@ class SIRNet(nn.Module):
             batch: the graph of each node; None for one graph.
             batch_size: the number of graphs; None reads it off `batch`, which `torch.export` cannot do.
             pe: the positional encoding, `(|V|, pe_dim)`.
+            edge_pe: the encoding of the edges, `(|E|, edge_pe_dim)`, in the order of `edge_attr`.
         """
-        edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, self.edge_dim)
+        # A learned row that all edges share leaves the values of a sparse adjacency to be weights.
+        of_values = None if self.config.edges.type == "constant" else self.edge_dim
+        edge_attr, edge_weight = with_stored_values(edge_index, edge_attr, edge_weight, of_values)
         self._check_inputs(x, edge_index, edge_attr, edge_weight, batch, pe)
         graph = self._graph(edge_index, x.size(0))
         batch, batch_size = _checked_batch(batch, batch_size, x)
         context = {"batch": batch} if "batch" in self.conv.extra_inputs else {}
-        inputs = LayerInputs(graph, self._encoded_edges(edge_attr), edge_weight, context)
+        inputs = LayerInputs(graph, self._encoded_edges(edge_attr, edge_pe, graph), edge_weight, context)
         rows = run_shared(self, x, inputs)
         if rows is None:
             rows = Rows(self._run_blocks(self._encoded_nodes(x, pe), inputs, batch, batch_size))
@@ -198,7 +208,7 @@ class SIRNet(nn.Module):
         batch: Tensor | None,
         pe: Tensor | None,
     ) -> None:
-        _check_features("x", x, self.encoder)
+        check_features("x", x, self.encoder)
         for argument, name, value in (("edge_attr", "edge", edge_attr), ("edge_weight", "edge_weight", edge_weight)):
             if value is not None and name not in self.conv.extra_inputs:
                 raise ValueError(f"{argument}: the convolution {self.conv.name} has no use for it, expected None")
@@ -223,26 +233,28 @@ class SIRNet(nn.Module):
         h = self.input_dropout(h)
         return h if self.random_features is None else self.random_features(h)
 
-    def _encoded_edges(self, edge_attr: EdgeAttr) -> EdgeAttr:
+    def _encoded_edges(self, edge_attr: EdgeAttr, edge_pe: Tensor | None, graph: Graph) -> EdgeAttr:
         """What the blocks read of edges: a pair (table, type) where possible, unless a hook would see that pair."""
-        edge = self._encoded_edge_types(edge_attr)
+        num_edges = cast(int, count_edges(graph))
+        edge = encoded_edges(self.edge_encoder, edge_attr, num_edges)
+        if edge_pe is not None or self.edge_positional is not None:
+            return self._with_edge_encoding(edge, edge_pe, num_edges)
         if not isinstance(edge, tuple):
             return edge
         readers = (reader for block in self.blocks for reader in (block, getattr(block, "conv", block)))
         return edge[0].index_select(0, edge[1]) if any(map(is_touched, readers)) else edge
 
-    def _encoded_edge_types(self, edge_attr: EdgeAttr) -> EdgeAttr:
-        encoder = self.edge_encoder
-        if edge_attr is None or encoder is None:
-            return edge_attr
-        if isinstance(encoder, CategoricalEncoder):
-            return _encoded_categories(encoder, edge_attr)
-        table = edge_attr[0] if isinstance(edge_attr, tuple) else edge_attr
-        # PyG keeps a single feature as [E] or [E, 1].
-        if isinstance(encoder, _LINEAR) and _input_width(encoder) == 1 and table.dim() == 1:
-            table = table.unsqueeze(-1)
-        _check_features("edge_attr", table, encoder)
-        return through_edges(encoder, (table, edge_attr[1]) if isinstance(edge_attr, tuple) else table)
+    def _with_edge_encoding(self, edge: EdgeAttr, edge_pe: Tensor | None, num_edges: int) -> Tensor:
+        if self.edge_positional is None:
+            raise ValueError("edge_pe: this model has no encoding of edges, expected None")
+        if edge_pe is None:
+            raise ValueError("edge_pe: this model expects a random_walk encoding of the edges, got None")
+        if edge is None:
+            raise ValueError("edge_attr: this model adds edge_pe to the encoded edge features, got None")
+        width = self.config.edges.pe_dim
+        if edge_pe.shape != (num_edges, width):
+            raise ValueError(f"edge_pe: expected shape {[num_edges, width]}, got {list(edge_pe.shape)}")
+        return self.edge_positional(look_up(*edge) if isinstance(edge, tuple) else edge, edge_pe)
 
     def _run_blocks(self, h: Tensor, inputs: LayerInputs, batch: Tensor, batch_size: int) -> Tensor:
         """The blocks one after the other, with a row for every node."""
@@ -253,7 +265,8 @@ class SIRNet(nn.Module):
         if "first" in self.conv.extra_inputs:
             inputs = inputs._replace(context={**inputs.context, "first": h})
         for block, feed_forward in zip(self.blocks, self.feed_forwards, strict=True):
-            h = feed_forward(inputs.run(block, h))
+            h, inputs = inputs.step(block, h)
+            h = feed_forward(h)
             if virtual is not None:
                 state = virtual.update(h, state, batch)
                 h = virtual.spread(h, state, batch)
@@ -298,68 +311,6 @@ class EdgeNet(nn.Module):
         source, target = edge_label_index
         out: Tensor = self.scorer(torch.cat([h[target], h[source]], dim=-1))
         return out
-
-
-# Encoders with the vocabularies of OGB's molecules.
-_MOLECULES: dict[str, tuple[int, ...]] = {"atom": OGB_ATOM, "bond": OGB_BOND}
-
-
-def _make_encoder(argument: str, name: str, channels: Channels, out_channels: int) -> tuple[nn.Module, int]:
-    """An encoder and the width of its output."""
-    if name in _MOLECULES:
-        return CategoricalEncoder(_MOLECULES[name], out_channels, weight_initializer="glorot"), out_channels
-    if channels is None:
-        raise ConfigError(f"{argument}: {name} needs the width or the vocabularies of its input, got None")
-    if name == "embedding":
-        return CategoricalEncoder(channels, out_channels), out_channels
-    if isinstance(channels, Sequence):
-        raise ConfigError(f"{argument}: {name} needs one width, got the vocabularies {list(channels)}")
-    if channels < 1 and channels != -1:
-        raise ConfigError(
-            f"{argument}: expected the width of its input, or -1 to read it off the first one, got {channels}"
-        )
-    if name == "none":
-        return nn.Identity(), channels
-    return Linear(channels, out_channels), out_channels
-
-
-def _make_edge_encoder(config: NetConfig) -> tuple[nn.Module | None, int | None]:
-    """The encoder of edges and the width that the layers read; None for a network without edge features."""
-    edges = config.edges
-    if edges.channels is None and edges.type == "none":
-        return None, None
-    return _make_encoder("edge_encoder", edges.type, edges.channels, config.block.channels)
-
-
-def _encoded_categories(encoder: CategoricalEncoder, edge_attr: Tensor | tuple[Tensor, Tensor]) -> EdgeAttr:
-    """Embedded categories of edges, as a pair (table, type) where the encoder has a table."""
-    if not isinstance(edge_attr, tuple):
-        return encoder.table(edge_attr) if encoder.has_table() else encoder(edge_attr)
-    table, edge_type = edge_attr
-    if table.is_floating_point():
-        return edge_attr
-    _check_features("edge_attr", table, encoder)
-    if encoder.has_table():
-        return encoder(table), edge_type
-    return encoder(table.index_select(0, edge_type))
-
-
-def _check_features(argument: str, features: Tensor, encoder: nn.Module) -> None:
-    """Refuse what a linear encoder cannot read; the layers and the embeddings check their own input."""
-    if features.dim() > 2:
-        raise ValueError(f"{argument}: expected shape [rows, features], got {list(features.shape)}")
-    if isinstance(encoder, _LINEAR):
-        width = _input_width(encoder)
-        if not features.is_floating_point():
-            raise ValueError(f"{argument}: expected a floating-point dtype, got {features.dtype}")
-        if features.dim() != 2 or features.size(1) != (width or features.size(1)):
-            raise ValueError(f"{argument}: expected {width} features per row, got shape {list(features.shape)}")
-
-
-def _input_width(linear: nn.Module) -> int | None:
-    """The input width of a linear layer; None for a lazy one that has not seen an input yet."""
-    weight = linear.weight
-    return None if isinstance(weight, nn.parameter.UninitializedParameter) else cast(Tensor, weight).size(1)
 
 
 def _checked_batch(batch: Tensor | None, batch_size: int | None, x: Tensor) -> tuple[Tensor, int]:

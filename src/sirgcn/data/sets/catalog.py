@@ -7,15 +7,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sirgcn.data.encodings import with_encodings
 from sirgcn.data.files import Raw, locate
 from sirgcn.data.graphs import Level
 from sirgcn.data.sets import benchmarking, moleculenet, ogb, public, sources
 from sirgcn.data.sets.sbm import cluster_task, pattern_task
 from sirgcn.data.sets.superpixels import superpixel_task
-from sirgcn.data.sets.synthetic import dictionary_lookup_task, hetero_edge_count_task
+from sirgcn.data.sets.synthetic import dictionary_lookup_task, hetero_edge_count_task, unique_signature_task
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError
-from sirgcn.strict import check_arguments, checked, expected_one_of
+from sirgcn.strict import Count, check_arguments, checked, expected_one_of
+
+WALK_OPTIONS = ("random_walk", "edge_walks")
+"""The options of `load` that every data set has."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,8 @@ def load(
     seed: int = 0,
     download: bool = True,
     check: bool = True,
+    random_walk: Count = 0,
+    edge_walks: bool = False,
     **options: Any,
 ) -> Task:
     """Return the task of this name.
@@ -95,6 +101,8 @@ def load(
         download: whether missing files are downloaded.
         check: whether to refuse files that are neither the published ones, as far as their hashes are known, nor a
             known copy.
+        random_walk: the number of steps of a random-walk encoding of the nodes; 0 for none. See `with_encodings`.
+        edge_walks: whether the edges get that encoding, too.
         **options: the options in `DATASETS[name].options`.
 
     >>> load("dictionary_lookup", seed=1, n=4, num_graphs=5).name
@@ -104,10 +112,17 @@ def load(
     for option in options:
         if option not in dataset.options:
             raise TypeError(f"{dataset.name}: {expected_one_of(option, dataset.options or ['no options'])}")
+    if edge_walks and not random_walk:
+        raise DataError("expected at least 1 step with edge_walks, got 0", "random_walk")
     # Options are checked before anything is downloaded.
     options = check_arguments(dataset.reader, options, f"{dataset.name}: ")
     if "seed" in inspect.signature(dataset.reader).parameters:
         options["seed"] = seed
+    task = _read(dataset, root, download, check, options)
+    return with_encodings(task, "random_walk", random_walk, edges=edge_walks) if random_walk else task
+
+
+def _read(dataset: Dataset, root: str | Path | None, download: bool, check: bool, options: dict[str, Any]) -> Task:
     if not dataset.raw:
         return dataset.reader(root, **options)
     raw, folder = locate(dataset.raw, root, download)
@@ -172,6 +187,10 @@ def _hetero_edge_count(root: Any, seed: int = 0, c: int = 2, num_graphs: int = 5
     return hetero_edge_count_task(c, seed, num_graphs)
 
 
+def _unique_signature(root: Any, seed: int = 0, p: float = 0.5, r: int = 5, num_graphs: int = 5000) -> Task:
+    return unique_signature_task(p, r, seed, num_graphs)
+
+
 def _pattern(root: Any, seed: int = 0, num_graphs: int = 14_000) -> Task:
     return pattern_task(seed, num_graphs)
 
@@ -194,8 +213,13 @@ def _superpixels(
 def _drawn(
     name: str, level: Level, metric: str, size: tuple[int, float, float], reader: Callable[..., Task]
 ) -> Dataset:
-    paper = "https://arxiv.org/abs/2403.12529"
-    source = sources.BENCHMARKING if name in ("pattern", "cluster") else paper
+    # SIR-GCN's paper, unless the data are of another one.
+    of_others = {
+        "pattern": sources.BENCHMARKING,
+        "cluster": sources.BENCHMARKING,
+        "unique_signature": "https://arxiv.org/abs/2511.11046",
+    }
+    source = of_others.get(name, "https://arxiv.org/abs/2403.12529")
     return Dataset(name, level, metric, size, "none needed", source, reader, drawn=True)
 
 
@@ -236,6 +260,7 @@ DATASETS: dict[str, Dataset] = {
     for dataset in (
         _drawn("dictionary_lookup", "node", "accuracy", (5_000, 20, 100), _dictionary_lookup),
         _drawn("hetero_edge_count", "graph", "mse", (5_000, 26.0, 547.5), _hetero_edge_count),
+        _drawn("unique_signature", "node", "balanced_accuracy", (5_000, 50.0, 1_288.0), _unique_signature),
         _drawn("pattern", "node", "class_accuracy", (14_000, 117.0, 5_870), _pattern),
         _drawn("cluster", "node", "class_accuracy", (12_000, 117.0, 4_290), _cluster),
         Dataset(

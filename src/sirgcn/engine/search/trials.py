@@ -79,7 +79,7 @@ def trial(experiment: TrainingExperiment, column: str, row: ModelConfig, number:
     """The run of a trial: the row with the chosen settings, on the split of the search and with its budget."""
     search = search_of(experiment)
     title = f"{row.title}, trial {number + 1}"
-    own = replace(with_settings(row, chosen), title=title, reduced={}, seeds=None)
+    own = replace(with_settings(row, chosen), title=title, reduced={}, seeds=None, columns=None)
     shared = {entry.name: getattr(experiment, entry.name) for entry in fields(TrainingExperiment)}
     shared |= {
         "models": (own,),

@@ -23,7 +23,7 @@ class Baseline(nn.Module):
         dropout: the dropout on h, before everything else.
 
     >>> import torch
-    >>> from sirgcn.nn.baselines.messages import weighted_sum
+    >>> from sirgcn.ops.reductions import weighted_sum
     >>> class Sum(Baseline):
     ...     def convolve(self, rows, graph):
     ...         return weighted_sum(rows.expand(), graph)
@@ -88,6 +88,13 @@ class Baseline(nn.Module):
         if rows.index is None or not self.can_take_rows:
             rows = Rows(self.dropout(rows.expand()))
         return self.convolve(rows, neighbors, **given, **context)
+
+
+def check_edge_given(edge: EdgeAttr, is_expected: bool) -> None:
+    """Raise a `ValueError` if a convolution gets edge features that it was not built for, or misses those it was."""
+    if (edge is not None) != is_expected:
+        wanted, got = ("edge features", "None") if is_expected else ("none", "some")
+        raise ValueError(f"edge_attr: expected {wanted}, got {got}")
 
 
 def checked_heads(heads: int, channels: int) -> int:

@@ -8,12 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn.inits import zeros
 
-from sirgcn.nn.baselines.baseline import Baseline, check_names, checked_heads
-from sirgcn.nn.baselines.messages import deviation, maximum, weighted_sum
+from sirgcn.nn.adjacency import EdgeAttr, through_edges
+from sirgcn.nn.baselines.baseline import Baseline, check_edge_given, check_names, checked_heads
+from sirgcn.nn.baselines.messages import deviation, edge_sum
 from sirgcn.nn.linear import Linear
 from sirgcn.ops import Neighbors
 from sirgcn.ops.linear import linear
 from sirgcn.ops.parts import known_parts
+from sirgcn.ops.reductions import maximum, weighted_sum
 from sirgcn.ops.rows import Rows
 from sirgcn.strict import Probability, Size, check_name, checked
 
@@ -93,23 +95,42 @@ class SAGE(Baseline):
 class GIN(Baseline):
     """MLP(h_u + sum(h_v)): eps is 0, and a ReLU follows every layer of the MLP, including the last one.
 
+    With edge features this is GINE, MLP(h_u + sum(relu(h_v + e_uv))), where a linear layer brings edge features of
+    another width to that of h.
+
     >>> GIN(3, 2)(torch.randn(4, 3), torch.tensor([[0, 1], [1, 2]])).shape
+    torch.Size([4, 2])
+    >>> GIN(3, 2, edge_dim=5)(torch.randn(4, 3), torch.tensor([[0, 1], [1, 2]]), torch.randn(2, 5)).shape
     torch.Size([4, 2])
     """
 
     projects_first = False
 
     @checked
-    def __init__(self, in_channels: Size, out_channels: Size, dropout: Probability = 0.0, mlp_layers: Size = 2) -> None:
+    def __init__(
+        self,
+        in_channels: Size,
+        out_channels: Size,
+        dropout: Probability = 0.0,
+        mlp_layers: Size = 2,
+        edge_dim: int | None = None,
+    ) -> None:
         super().__init__(in_channels, out_channels, dropout)
+        self.edge_dim = edge_dim
         if mlp_layers < 1:
             raise ValueError(f"mlp_layers: expected at least 1, got {mlp_layers}")
         widths = [in_channels, *[out_channels] * (mlp_layers - 1)]
         self.mlp = nn.Sequential(*(m for width in widths for m in (Linear(width, out_channels), nn.ReLU())))
+        self.lin_edge = None if edge_dim in (None, in_channels) else Linear(edge_dim, in_channels)
 
-    def convolve(self, rows: Rows, graph: Neighbors) -> Tensor:
+    def convolve(self, rows: Rows, graph: Neighbors, edge: EdgeAttr = None) -> Tensor:
+        check_edge_given(edge, self.edge_dim is not None)
         h = rows.expand()
-        return self.mlp(h + weighted_sum(h, graph))
+        if edge is None:
+            return self.mlp(h + weighted_sum(h, graph))
+        if self.lin_edge is not None:
+            edge = through_edges(self.lin_edge, edge)
+        return self.mlp(h + edge_sum(h, graph, edge))
 
 
 class PNA(Baseline):
