@@ -192,6 +192,8 @@ def _convolutions() -> dict[str, Route]:
     """SIRConv by all its ways."""
     square = dict.fromkeys(PROJECTIONS, (WIDTH, WIDTH))
     edged = {"lin_edge.weight": (WIDTH, WIDTH)}
+    context = {**square, "lin_context.weight": (WIDTH, WIDTH)}
+    sloped = {**square, "activation.weight": (WIDTH,)}
     found: dict[str, Route] = {}
     for fused in (True, False):
         name = "conv" if fused else "plain conv"
@@ -208,6 +210,14 @@ def _convolutions() -> dict[str, Route]:
             ),
             f"{name}, typed edges": Route(
                 {**X, **TABLE, **square, **edged}, convolved(make(edge_dim=WIDTH), *square, *edged), TYPED
+            ),
+            f"{name}, context": Route({**X, **context}, convolved(make(aggr="sym", context="mean"), *context)),
+            f"{name}, context by max": Route({**X, **context}, convolved(make(context="max"), *context)),
+            f"{name}, learned slopes": Route(
+                {**X, **WEIGHT, **sloped}, convolved(make(aggr="mean", activation="prelu"), *sloped)
+            ),
+            f"{name}, learned slopes, max": Route(
+                {**X, **sloped}, convolved(make(aggr="max", activation="prelu"), *sloped)
             ),
             f"{name}, a network as sigma": Route({**X, **square}, convolved(make(activation=mlp()), *square)),
             f"{name}, message network": Route(

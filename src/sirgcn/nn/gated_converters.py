@@ -1,9 +1,10 @@
 """The converter of PyG's `ResGatedGraphConv`, whose messages are gated."""
 
 import copy
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch_geometric.nn import ResGatedGraphConv
 
 from sirgcn.nn.baselines import ResGatedGCN
@@ -48,7 +49,7 @@ def from_res_gated(conv: ResGatedGraphConv) -> SIRConv | ResGatedGCN:
     return sir
 
 
-def _res_gated_with_edges(conv: ResGatedGraphConv, gate: Activation) -> ResGatedGCN:
+def _res_gated_with_edges(conv: Any, gate: Activation) -> ResGatedGCN:
     """The layer whose gates and values read edge features, for one set of nodes."""
     aggregator(conv, ("sum",))
     widths = conv.in_channels
@@ -63,16 +64,16 @@ def _res_gated_with_edges(conv: ResGatedGraphConv, gate: Activation) -> ResGated
     (of_query, key_edge), (of_key, query_edge), (of_value, value_edge) = (
         lin.weight.split([width, conv.edge_dim], dim=1) for lin in (conv.lin_key, conv.lin_query, conv.lin_value)
     )
-    nothing = conv.lin_key.bias.new_zeros(())
-    root = of_query.new_zeros(of_query.shape) if conv.lin_skip is None else conv.lin_skip.weight
-    for linear, weight, offset in (
-        (found.lin_self, root, nothing.expand(conv.out_channels) if conv.bias is None else conv.bias),
+    root = torch.zeros_like(of_query) if conv.lin_skip is None else conv.lin_skip.weight
+    bias = torch.zeros_like(conv.lin_key.bias) if conv.bias is None else conv.bias
+    weights: tuple[tuple[Any, Tensor, Tensor | None], ...] = (
+        (found.lin_self, root, bias),
         (found.lin_query, of_query, conv.lin_key.bias + conv.lin_query.bias),
         (found.lin_key, of_key, None),
         (found.lin_value, of_value, conv.lin_value.bias),
         (found.lin_edge, torch.cat([key_edge + query_edge, value_edge]), None),
-    ):
-        assert linear is not None
+    )
+    for linear, weight, offset in weights:
         linear.weight = parameter(weight)
         linear.bias = None if offset is None else parameter(offset)
     return found.train(conv.training)

@@ -104,7 +104,7 @@ class Activation:
             )
         if spec.strip() in LEARNED:
             raise ValueError(
-                f"activation: only the activation of SIRConv may be {spec.strip()}, whose slopes are parameters of the layer; "
+                f"activation: only SIRConv can have {spec.strip()}, whose slopes are parameters of the layer; "
                 f"expected one of {', '.join(ACTIVATIONS)}"
             )
         match = _SPEC.fullmatch(spec.strip())

@@ -20,7 +20,7 @@ from sirgcn.ops.reference import EdgeTerms, Ends, Gate, GatedSums, Needs
 
 @dataclass(frozen=True)
 class GatedPasses:
-    """The two passes of gated messages, with the signatures of `gated_forward` and `gated_backward` of the reference."""
+    """The two passes of messages with a value, with the signatures of the reference's `gated_` functions."""
 
     forward: Callable[[Ends, Neighbors, EdgeTerms, Gate, bool], GatedSums]
     backward: Callable[

@@ -19,19 +19,21 @@ GATES = "gates"
 
 
 class Prepared(NamedTuple):
-    """What a backend gets: node terms as matrices of one dtype, edge terms with weights, sigma, the backend's name."""
+    """What a backend gets: node terms as matrices of one dtype, edge terms with weights, sigma, the backend's name.
+
+    `shape` is the shape of the output.
+    """
 
     nodes: tuple[Tensor, ...]
     terms: EdgeTerms
     activation: Activation
     backend: str
-    batch: torch.Size
+    shape: torch.Size
 
     def restored(self, out: Tensor) -> Tensor:
         """The output in the shape of the query: the batch that became channels is a dimension again."""
-        if not self.batch:
-            return out
-        return out.unflatten(1, (*self.batch, out.size(1) // self.batch.numel())).movedim(0, -2)
+        *batch, _, width = self.shape
+        return out.unflatten(1, (*batch, width)).movedim(0, -2) if batch else out
 
 
 def prepare(
@@ -72,7 +74,7 @@ def prepare(
         table = None if table is None else table.repeat(1, batch.numel())
     weight = None if edge_weight is None else cast(edge_weight, weight_dtype)
     terms = EdgeTerms(table, edge_type, weight, *_rank_one(neighbors, reduce, weight_dtype, bool(more)))
-    return Prepared(tuple(matrices), terms, sigma, chosen, batch)
+    return Prepared(tuple(matrices), terms, sigma, chosen, query.shape)
 
 
 def _promoted(*tensors: Tensor | None) -> torch.dtype:
