@@ -295,7 +295,8 @@ def test_one_row_for_all_edges_is_an_edge_feature_like_any_other() -> None:
     torch.testing.assert_close(found, other(x, data["edge_index"], row.expand(30, -1)))
     # The ones that a sparse adjacency stores are no edge features.
     edges = data["edge_index"].unique(dim=1)
-    adjacency = torch.sparse_coo_tensor(edges.flip(0), torch.ones(edges.size(1), dtype=DOUBLE), (NODES, NODES))
+    ones = torch.ones(edges.size(1), dtype=DOUBLE)
+    adjacency = torch.sparse_coo_tensor(edges.flip(0), ones, (NODES, NODES), check_invariants=True)
     torch.testing.assert_close(net(x, adjacency.coalesce()), net(x, edges))
     with pytest.raises(ValueError, match=r"^edge_attr: all edges share one learned row, expected None"):
         net(x, data["edge_index"], torch.randn(30, 8, dtype=DOUBLE))
