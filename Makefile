@@ -57,8 +57,8 @@ sanitize: $(STAMP) ## run the tests of the ops on C code with the address and un
 	CC=gcc $(BIN)/python tools/build_kernels.py $(SANITIZED) --isa=avx2 --isa=avx512 -Og -g1 \
 		-fsanitize=address,undefined -fno-sanitize-recover=all
 	$(SANITIZING) -c "from sirgcn.ops.native import _kernels; assert _kernels.__file__.startswith('$(SANITIZED)')"
-	$(SANITIZING) -m pytest -q -p no:cacheprovider -n $(JOBS) $(addprefix tests/ops/test_,native.py native_network.py linear.py softmax.py rows.py sharing.py sharing_pairs.py aggregate.py tiled.py neighbors.py) \
-		-k 'not compiled and not inductor and not (test_aggregate and reference) and not every_pair and not asked_for_alone and not (native_network and bits)' $(ARGS)
+	$(SANITIZING) -m pytest -q -p no:cacheprovider -n $(JOBS) $(addprefix tests/ops/test_,native.py native_network.py linear.py softmax.py rows.py sharing.py sharing_pairs.py aggregate.py gated.py tiled.py neighbors.py) \
+		-k 'not compiled and not inductor and not ((test_aggregate or test_gated) and reference) and not every_pair and not asked_for_alone and not (native_network and bits)' $(ARGS)
 
 # By way of the sdist: what it lacks, the wheel lacks too.
 wheel: $(STAMP) ## build sdist and wheel into dist/, install both without a compiler and try them

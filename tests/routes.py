@@ -14,6 +14,8 @@ from sirgcn import SIRConv, SIRNet
 from sirgcn.nn.baselines.messages import attend, deviation, dot_scores, head_scores
 from sirgcn.nn.convs import CONVS, make_conv
 from sirgcn.ops import Neighbors, native, sir_aggregate, tiled_aggregate
+from sirgcn.ops.columns import split_columns
+from sirgcn.ops.gated import gated_aggregate
 from sirgcn.ops.linear import linear
 from sirgcn.ops.reductions import maximum, weighted_sum
 from sirgcn.ops.rows import look_up
@@ -92,6 +94,7 @@ def of_weights(given: Given, make: Callable[[], nn.Module], *names: str) -> Any:
 
 
 NODE = {"query": (NODES, WIDTH), "key": (NODES, WIDTH)}
+VALUE = {"value": (NODES, WIDTH)}
 DENSE = {"edge": (EDGES, WIDTH)}
 TABLE = {"table": (TYPES, WIDTH)}
 WEIGHT = {"edge_weight": (EDGES,)}
@@ -108,6 +111,27 @@ def aggregate(backend: str, activation: str, reduce: str) -> Callable[[Given], T
     return lambda g: sir_aggregate(
         g["query"], g["key"], graph_of(g), edge_of(g), g.get("edge_weight"), activation, reduce, backend
     )
+
+
+def gated(backend: str, activation: str, reduce: str) -> Callable[[Given], Tensor]:
+    """`sir_aggregate` with a value by a backend."""
+    return lambda g: sir_aggregate(
+        g["query"],
+        g["key"],
+        graph_of(g),
+        edge_of(g),
+        g.get("edge_weight"),
+        activation,
+        reduce,
+        backend,
+        g["value"],
+    )
+
+
+def stacked(given: Given) -> Tensor:
+    """Gated messages whose node terms are columns of one matrix."""
+    start, query, key, value = split_columns(given["stacked"], 4)
+    return gated_aggregate(query, key, value, graph_of(given), reduce="gates", start=start)
 
 
 def tiled(
@@ -337,6 +361,15 @@ ROUTES: dict[str, Route] = {
         )
     },
     **{f"{backend}, mean": Route(NODE, aggregate(backend, "relu", "mean")) for backend in BACKENDS},
+    **{
+        f"{backend}, gated, {form}": Route({**NODE, **VALUE, **terms, **WEIGHT}, gated(backend, sigma, reduce), indices)
+        for backend in BACKENDS
+        for form, terms, sigma, reduce, indices in (
+            ("dense edges", DENSE, "silu", "sym", ("edge_index",)),
+            ("typed edges", TABLE, "sigmoid", "gates", TYPED),
+        )
+    },
+    "gated, columns of one matrix": Route({"stacked": (NODES, 4 * WIDTH)}, stacked),
     **{
         f"C network, {reduce}": Route(
             {**NODE, **TABLE, "1.weight": (WIDTH, WIDTH), "1.bias": (WIDTH,)},

@@ -40,7 +40,7 @@ on_device = pytest.mark.skipif(
 @needs_triton
 @pytest.mark.skipif(INTERPRETED, reason="this is the process with the interpreter")
 def test_laws_hold_in_the_interpreter() -> None:
-    files = ["tests/ops/test_triton.py", "tests/ops/test_aggregate.py"]
+    files = ["tests/ops/test_triton.py", "tests/ops/test_aggregate.py", "tests/ops/test_gated.py"]
     slow = ["test_gradient_equals_finite_differences", "test_forward_and_backward_repeat_bit_for_bit"]
     # The fewer threads, the less the kernels' NumPy and torch's small tensors wait for them.
     env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
@@ -71,11 +71,12 @@ def compiled(stored: str, summed: str, index: str, activation: str) -> list[Any]
 
     from sirgcn.ops import triton_kernels as kernels
 
-    of_stored = {"query", "key", "edge", "grad", "own", "other", "out"}
+    of_stored = {"query", "key", "edge", "grad", "own", "other", "value", "out"}
     of_index = {"ptr", "nodes", "edges", "edge_type"}
     scalars = {"rows", "num_edges", "search_steps", "width"}
     constants = {
-        "ACTIVATION": activation, "SLOPE": 0.2, "SEGMENT": 256, "ROWS": 4, "CHANNELS": 128, "WINDOWS": 16,
+        "VALUE_OF_EDGE": False, "ACTIVATION": activation, "SLOPE": 0.2,
+        "SEGMENT": 256, "ROWS": 4, "CHANNELS": 128, "WINDOWS": 16,
     }  # fmt: skip
 
     def type_of(name: str) -> str:

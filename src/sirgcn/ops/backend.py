@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sirgcn.ops import native, reference, triton_backend
+from sirgcn.ops import native, reference, triton_backend, triton_gated
 from sirgcn.ops.activation import Activation
 from sirgcn.ops.calls import is_compiling, is_traced
 from sirgcn.ops.checks import check_known
@@ -64,7 +64,11 @@ BACKENDS: dict[str, Backend] = {
         gated=GatedPasses(native_gated.forward, native_gated.backward),
     ),
     "triton": Backend(
-        triton_backend.forward, triton_backend.backward, triton_backend.DEVICES, triton_backend.UNAVAILABLE
+        triton_backend.forward,
+        triton_backend.backward,
+        triton_backend.DEVICES,
+        triton_backend.UNAVAILABLE,
+        gated=GatedPasses(triton_gated.forward, triton_gated.backward),
     ),
     "reference": Backend(
         reference.forward,
@@ -115,8 +119,7 @@ def choose_backend(
         reason = _why_not(name, device, tensors, is_gated)
         if reason is None:
             return name
-        knows_value = not is_gated or BACKENDS[name].gated is not None
-        if knows_value and not _is_elsewhere(name, device) and not is_compiling():
+        if not _is_elsewhere(name, device) and not is_compiling():
             _warn_of_fallback(name, reason)
     raise AssertionError("the reference runs on every device")
 

@@ -122,16 +122,33 @@ def gated_forward(ends: Ends, neighbors: Neighbors, terms: EdgeTerms, gate: Gate
     z, weight = _before_activation(ends.query, ends.key, neighbors, terms), _weight(neighbors, terms)
     value = ends.value.to(z.dtype).index_select(0, source)
     gates, slope = sigma(z) * weight, sigma.derivative(z) * weight
-    total = _sum_into(target, gates * value, rows)
-    slopes = _sum_into(target, slope * value, rows) if save else None
-    share = None
-    if gate.is_normalized:
-        share = 1 / (_sum_into(target, gates, rows) + GATE_EPSILON)
-        total = total * share
-        slopes = None if slopes is None else (slopes - total * _sum_into(target, slope, rows)) * share
-    out = total if ends.start is None else total + ends.start.to(total.dtype)
-    kept = (slopes, total.clone() if gate.is_normalized else None, share) if save else (None, None, None)
-    return GatedSums(out.to(ends.query.dtype), *kept)
+    of_values = _sum_into(target, gates * value, rows), _sum_into(target, slope * value, rows) if save else None
+    if not gate.is_normalized:
+        return finish_sums(ends, of_values, None)
+    of_gates = _sum_into(target, gates, rows), _sum_into(target, slope, rows) if save else None
+    return finish_sums(ends, of_values, of_gates)
+
+
+def finish_sums(
+    ends: Ends, of_values: tuple[Tensor, Tensor | None], of_gates: tuple[Tensor, Tensor | None] | None
+) -> GatedSums:
+    """The result of a forward pass, from the sums of gated values and their slopes.
+
+    With a normalised gate, the sums of gates and their slopes divide. Without slopes, nothing is kept.
+    """
+    out, slopes = of_values
+    mean = share = None
+    if of_gates is not None:
+        share = 1 / (of_gates[0] + GATE_EPSILON)
+        out = mean = out * share
+        slopes = None if slopes is None or of_gates[1] is None else (slopes - mean * of_gates[1]) * share
+    if ends.start is not None:
+        out = out + ends.start.to(out.dtype)
+    if slopes is None:
+        mean = share = None
+    # An in-place change of the output must not reach what is kept.
+    out = out.clone() if out is mean else out
+    return GatedSums(cast(out, ends.query.dtype), slopes, mean, share)
 
 
 def gated_backward(

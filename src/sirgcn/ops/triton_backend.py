@@ -43,10 +43,31 @@ _ELEMENTS = 512
 _WINDOWS = 16
 
 
+class Sent(NamedTuple):
+    """The value of messages in a backward pass.
+
+    `divisor_grad` is the gradient of the sum that divides, one row per target; `grad` gets the gradient of the value.
+    """
+
+    value: Tensor | None
+    divisor_grad: Tensor | None
+    grad: Tensor | None
+    is_of_edge: bool = False
+
+
 def forward(
-    query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms, activation: Activation, save: bool
+    query: Tensor,
+    key: Tensor,
+    neighbors: Neighbors,
+    terms: EdgeTerms,
+    activation: Activation,
+    save: bool,
+    value: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """The output and, with `save`, the slopes a_u * sum of w * b_v * sigma'(z), both `[targets, d]`."""
+    """The output and, with `save`, the slopes a_u * sum of w * b_v * sigma'(z), both `[targets, d]`.
+
+    A value multiplies sigma and sigma' in both.
+    """
     from sirgcn.ops import triton_kernels as kernels
 
     neighbors.check_frozen()
@@ -64,6 +85,7 @@ def forward(
         kernels.forward,
         *(query, query.stride(0)),
         *(key, key.stride(0)),
+        *_strided(value),
         *(edge, 0 if edge is None else edge.stride(0), _contiguous(terms.edge_type)),
         *(_contiguous(terms.edge_weight), terms.target_weight, terms.source_weight),
         *(out, slopes, partial, partial_slopes),
@@ -81,6 +103,7 @@ def backward(
     terms: EdgeTerms,
     activation: Activation,
     needs: Needs,
+    sent: Sent | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The gradients of key, edge rows and edge weights in one pass over the edges grouped by source.
 
@@ -92,14 +115,24 @@ def backward(
     needs_edge = terms.edge is not None and needs.edge
     swapped = terms._replace(target_weight=terms.source_weight, source_weight=terms.target_weight)
     dense = Needs(needs_edge and terms.edge_type is None, terms.edge_weight is not None and needs.edge_weight)
-    grad_key, grad_edge, grad_weight = _backward(grad, key, query, neighbors.by_source, swapped, activation, dense)
+    passed = None if sent is None else sent._replace(is_of_edge=False)
+    grad_key, grad_edge, grad_weight = _backward(
+        grad, key, query, neighbors.by_source, swapped, activation, dense, passed
+    )
     if needs_edge and terms.edge is not None and terms.edge_type is not None:
-        grad_edge = _grad_table(grad, query, key, neighbors, terms, activation)
+        passed = None if sent is None else sent._replace(grad=None, is_of_edge=True)
+        grad_edge = _grad_table(grad, query, key, neighbors, terms, activation, passed)
     return grad_key, grad_edge, grad_weight
 
 
 def _grad_table(
-    grad: Tensor, query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms, activation: Activation
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    neighbors: Neighbors,
+    terms: EdgeTerms,
+    activation: Activation,
+    sent: Sent | None,
 ) -> Tensor:
     assert terms.edge is not None
     assert terms.edge_type is not None
@@ -111,7 +144,7 @@ def _grad_table(
         weight = source_weight if weight is None else weight * source_weight
     # The type's row is added to q_u, grouped with it, and to k_v, which stands where the edge term was.
     roles = EdgeTerms(key, source, weight, None, terms.target_weight)
-    return _backward(grad, terms.edge, query, by_type, roles, activation, Needs(False, False))[0]
+    return _backward(grad, terms.edge, query, by_type, roles, activation, Needs(False, False), sent)[0]
 
 
 def _backward(
@@ -122,6 +155,7 @@ def _backward(
     terms: EdgeTerms,
     activation: Activation,
     needs: Needs,
+    sent: Sent | None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The gradient of the rows by which the edges are grouped, and the gradients of edge terms and edge weights."""
     from sirgcn.ops import triton_kernels as kernels
@@ -134,8 +168,12 @@ def _backward(
     grad_own = make(own.shape, dtype=dtype)
     grad_edge = make((edges, width), dtype=dtype) if needs.edge else None
     grad_weight = make((tiling.tiles, edges), dtype=dtype) if needs.edge_weight else None
+    value, divisor_grad, grad_value, is_of_edge = Sent(None, None, None, False) if sent is None else sent
+    if empty and grad_value is not None:
+        grad_value.zero_()
     if not empty:
         partial = tiling.partial_sums(grad_own, dtype)
+        partial_value = None if grad_value is None else tiling.partial_sums(grad_own, dtype)
         grad, own, other = _rows(grad), _rows(own), _rows(other)
         edge = None if terms.edge is None else _rows(terms.edge)
         tiling.launch(
@@ -145,10 +183,13 @@ def _backward(
             *(other, other.stride(0)),
             *(edge, 0 if edge is None else edge.stride(0), _contiguous(terms.edge_type)),
             *(_contiguous(terms.edge_weight), terms.target_weight, terms.source_weight),
-            *(grad_own, partial, grad_edge, grad_weight),
+            *_strided(value),
+            divisor_grad,
+            *(grad_own, partial, grad_value, partial_value, grad_edge, grad_weight),
             activation=activation,
+            VALUE_OF_EDGE=is_of_edge,
         )
-        tiling.combine(kernels.combine, terms.target_weight, partial, grad_own, None, None)
+        tiling.combine(kernels.combine, terms.target_weight, partial, grad_own, partial_value, grad_value)
     return grad_own, grad_edge, None if grad_weight is None else grad_weight.sum(0)
 
 
@@ -177,7 +218,7 @@ class _Tiling(NamedTuple):
         """The buffer for partial sums, with two rows per window."""
         return out.new_empty((2 * self.windows, self.width), dtype=dtype) if self.windows else None
 
-    def launch(self, kernel: Any, *arguments: Tensor | int | None, activation: Activation) -> None:
+    def launch(self, kernel: Any, *arguments: Tensor | int | None, activation: Activation, **constants: bool) -> None:
         """Run the kernel `forward` or `backward` over every row, and over every window of the long rows."""
         ptr, nodes, edges = self.grouping
         groups = ptr.numel() - 1
@@ -187,6 +228,7 @@ class _Tiling(NamedTuple):
                 *(ptr, nodes, edges, groups, nodes.numel(), groups.bit_length()),
                 *arguments,
                 self.width,
+                **constants,
                 ACTIVATION=activation.name,
                 SLOPE=activation.slope,
                 SEGMENT=self.segment,
@@ -226,6 +268,14 @@ def _device_of(tensor: Tensor) -> contextlib.AbstractContextManager[object]:
 
 def _rows(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(1) == 1 or tensor.size(1) <= 1 else tensor.contiguous()
+
+
+def _strided(matrix: Tensor | None) -> tuple[Tensor | None, int]:
+    """A matrix with contiguous rows, and the distance between its rows."""
+    if matrix is None:
+        return None, 0
+    matrix = _rows(matrix)
+    return matrix, matrix.stride(0)
 
 
 def _contiguous(tensor: Tensor | None) -> Tensor | None:

@@ -25,13 +25,16 @@ _SOFTPLUS_THRESHOLD = tl.constexpr(20.0)
 @triton.jit
 def forward(
     ptr, nodes, edges, rows, num_edges, search_steps,
-    query, query_stride, key, key_stride, edge, edge_stride, edge_type,
+    query, query_stride, key, key_stride, value, value_stride, edge, edge_stride, edge_type,
     edge_weight, target_weight, source_weight,
     out, slopes, partial_out, partial_slopes,
     width, ACTIVATION: tl.constexpr, SLOPE: tl.constexpr,
     SEGMENT: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """out_u = a_u * sum over v in N(u) of w_uv * b_v * sigma(z), slopes_u (unless None) the same with sigma'."""
+    """out_u = a_u * sum over v in N(u) of w_uv * b_v * sigma(z), slopes_u (unless None) the same with sigma'.
+
+    Unless None, the row of a value multiplies sigma and sigma', channel by channel.
+    """
     ACC: tl.constexpr = tl.float64 if query.dtype.element_ty == tl.float64 else tl.float32
     row, place, whole, live, begin, length = _spans(ptr, rows, num_edges, search_steps, SEGMENT, ROWS)
     channel = tl.program_id(1).to(tl.int64) * CHANNELS + tl.arange(0, CHANNELS)[None, :]
@@ -45,8 +48,11 @@ def forward(
         other = tl.load(key + node[:, None] * key_stride + channel, mask=mask, other=0.0)
         z = _with_edge_term(own + other.to(ACC), edge, edge_stride, edge_type, place_of_edge, here, channel, mask)
         weight = _weight(edge_weight, place_of_edge, source_weight, node, here, ROWS, ACC)
-        value, slope = _sigma(z, ACTIVATION, SLOPE)
-        total += tl.where(mask, weight * value, 0.0)
+        gate, slope = _sigma(z, ACTIVATION, SLOPE)
+        if value is not None:
+            sent = tl.load(value + node[:, None] * value_stride + channel, mask=mask, other=0.0).to(ACC)
+            gate, slope = gate * sent, slope * sent
+        total += tl.where(mask, weight * gate, 0.0)
         total_slope += tl.where(mask, weight * slope, 0.0)
     at = place[:, None] * width + channel
     if partial_out is not None:
@@ -67,14 +73,18 @@ def backward(
     ptr, nodes, edges, rows, num_edges, search_steps,
     grad, grad_stride, own, own_stride, other, other_stride, edge, edge_stride, edge_type,
     edge_weight, own_weight, other_weight,
-    grad_own, partial_grad, grad_edge, grad_weight,
-    width, ACTIVATION: tl.constexpr, SLOPE: tl.constexpr,
+    value, value_stride, divisor_grad,
+    grad_own, partial_grad, grad_value, partial_value, grad_edge, grad_weight,
+    width, VALUE_OF_EDGE: tl.constexpr, ACTIVATION: tl.constexpr, SLOPE: tl.constexpr,
     SEGMENT: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """grad_own_v = own_weight_v * sum over the edges of v of w * other_weight_u * grad_u * sigma'(z).
 
     Unless None, `grad_edge` gets one row per edge, and row t of `grad_weight` `[tiles, E]` the part of tile t of every
     edge weight's gradient.
+
+    With a value, grad_u is multiplied by the value, and the row of u in `divisor_grad` (unless None) is added to it.
+    The value is a row of the group, or with VALUE_OF_EDGE the row of the edge's type. `grad_value` gets its gradient.
     """
     ACC: tl.constexpr = tl.float64 if other.dtype.element_ty == tl.float64 else tl.float32
     row, place, whole, live, begin, length = _spans(ptr, rows, num_edges, search_steps, SEGMENT, ROWS)
@@ -85,25 +95,39 @@ def backward(
     if own_weight is not None:
         scale = tl.load(own_weight + row, mask=live, other=0.0).to(ACC)
     total = tl.zeros([ROWS, CHANNELS], ACC)
+    total_value = tl.zeros([ROWS, CHANNELS], ACC)
     for i in range(tl.max(length, axis=0)):
         here = i < length
         node, place_of_edge, mask = _entry(nodes, edges, begin + i, here, channel, width)
         other_row = tl.load(other + node[:, None] * other_stride + channel, mask=mask, other=0.0).to(ACC)
         z = _with_edge_term(own_row + other_row, edge, edge_stride, edge_type, place_of_edge, here, channel, mask)
-        value, slope = _sigma(z, ACTIVATION, SLOPE)
+        gate, slope = _sigma(z, ACTIVATION, SLOPE)
         incoming = tl.load(grad + node[:, None] * grad_stride + channel, mask=mask, other=0.0).to(ACC)
-        grad_z = incoming * _weight(edge_weight, place_of_edge, other_weight, node, here, ROWS, ACC) * slope
+        weight = _weight(edge_weight, place_of_edge, other_weight, node, here, ROWS, ACC)
+        if value is not None:
+            total_value += tl.where(mask, incoming * weight * gate, 0.0)
+            sender = row
+            if VALUE_OF_EDGE:
+                sender = tl.load(edge_type + place_of_edge, mask=here, other=0).to(tl.int64)
+            incoming *= tl.load(value + sender[:, None] * value_stride + channel, mask=mask, other=0.0).to(ACC)
+            if divisor_grad is not None:
+                incoming += tl.load(divisor_grad + node[:, None] * width + channel, mask=mask, other=0.0).to(ACC)
+        grad_z = incoming * weight * slope
         total += tl.where(mask, grad_z, 0.0)
         if grad_edge is not None:
             tl.store(grad_edge + place_of_edge[:, None] * width + channel, grad_z * scale[:, None], mask=mask)
         if grad_weight is not None:
             rank_one = _weight(None, place_of_edge, other_weight, node, here, ROWS, ACC) * scale[:, None]
-            part = tl.sum(tl.where(mask, incoming * rank_one * value, 0.0), axis=1)
+            part = tl.sum(tl.where(mask, incoming * rank_one * gate, 0.0), axis=1)
             tl.store(grad_weight + tl.program_id(1).to(tl.int64) * num_edges + place_of_edge, part, mask=here)
     at = place[:, None] * width + channel
     if partial_grad is not None:
         tl.store(partial_grad + at, total, mask=stored & (whole == 0))
+        if grad_value is not None:
+            tl.store(partial_value + at, total_value, mask=stored & (whole == 0))
     tl.store(grad_own + at, total * scale[:, None], mask=stored & (whole != 0))
+    if grad_value is not None:
+        tl.store(grad_value + at, total_value * scale[:, None], mask=stored & (whole != 0))
 
 
 @triton.jit

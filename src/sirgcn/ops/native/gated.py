@@ -92,7 +92,7 @@ def _run(
     gate: Gate,
     of_pass: dict[str, int],
 ) -> None:
-    """One pass. `self` has the rows by which the edges are grouped, `sums` are their result, the means and the shares."""
+    """One pass. The edges are grouped by the rows of `self`; `sums` are the result, the means and the shares."""
     out, mean, share = sums
     groups, width = self.shape
     edges = grouping.node.numel()
