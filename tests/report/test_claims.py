@@ -101,7 +101,7 @@ def test_a_figure_without_a_deviation_has_no_interval() -> None:
     claim = signatures.claims["SINC-GCN", "p=0.3 r=7"]
     assert (claim, str(claim), claim.interval) == (Claim(0.996, None, 3), "0.996", None)
     assert {claim.mean for (row, _), claim in signatures.claims.items() if row == "SIR-GCN"} == {0.5}
-    assert "run with max" in signatures.note
+    assert "run with max" in signatures.remark
 
 
 def test_figures_keep_their_printed_digits() -> None:

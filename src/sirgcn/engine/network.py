@@ -229,12 +229,13 @@ def _network_config(model: ModelConfig, task: Task, where: str) -> NetworkConfig
 
 def _within(config: NetConfig | NetworkConfig, budget: int, where: str) -> NetConfig | NetworkConfig:
     """The configuration with the largest width at which the network has no more parameters than the budget."""
-    multiple_of = 1
+    multiple_of, least = 1, 1
     if isinstance(config, NetConfig):
+        least = 1 + config.context.random_features + config.context.pe_channels
         multiple_of = config.conv.options.get("heads", find_conv(config.conv.name).heads)
     elif "hidden_channels" not in find_network(config.network).options:
         raise ConfigError(f"{where}: budget: expected a model with a width, got none")
-    width = width_for_budget(lambda width: build_net(_of_width(config, width)), budget, multiple_of)
+    width = width_for_budget(lambda width: build_net(_of_width(config, width)), budget, multiple_of, least)
     return _of_width(config, width)
 
 
