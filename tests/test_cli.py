@@ -17,6 +17,7 @@ from sirgcn.engine import experiment as config
 from sirgcn.engine import records
 from sirgcn.engine.plan import plan
 from sirgcn.engine.run import header
+from tests.engine import searched
 from tests.report import fake
 
 TOML = """
@@ -47,6 +48,7 @@ def as_json(*arguments: str) -> Any:
     [
         "",
         "reproduce",
+        "search",
         "results",
         "figures",
         "collisions",
@@ -349,6 +351,46 @@ def test_experiment_of_ones_own_is_trained_and_shown(tmp_path: Path) -> None:
     assert "1 run, 1 finished before; 0 to go\n" in text
 
 
+def test_search_is_announced_made_shown_and_continued(tmp_path: Path) -> None:
+    file = searched.write(tmp_path, searched.TEXT.replace("trials = 3", "trials = 1"))
+    places = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "runs"), "--threads", "1"]
+    code, text = run("search", str(file), *places, "--dry-run")
+    assert code == 0
+    assert "0 of 1" in text
+    assert "5 runs to go: how long is unknown" in text
+    assert not (tmp_path / "results").exists()
+    rows = as_json("search", str(file), *places, "-m", "Boosting with neighbours", "--json")
+    assert [(row["model"], len(row["trials"]), row["runs"], row["runs_asked"]) for row in rows] == [
+        ("Boosting with neighbours", 1, 1, 1)
+    ]
+    assert rows[0]["settings"] == rows[0]["trials"][0]["settings"]
+    code, text = run("search", str(file), *places, "--budget", "0s")
+    assert code == 3
+    assert "1 run is left; the same command continues with it:" in text
+    assert "3 runs to go" in text
+    code, text = run("results", "--results", str(tmp_path / "results"))
+    assert code == 0
+    assert "Boosting with neighbours" in text
+
+
+def test_search_refuses_a_model_it_lacks_and_reproduce_an_experiment_with_a_search(tmp_path: Path) -> None:
+    file = str(searched.write(tmp_path))
+    with pytest.raises(ValueError, match="--models: expected one of SIR-GCN, Boosting with neighbours, got 'SIRGCNN'"):
+        run("search", file, "--models", "SIRGCNN")
+    with pytest.raises(ValueError, match=r"mine: its settings are searched first; type: sirgcn search .*mine\.toml"):
+        run("reproduce", file)
+
+
+def test_a_model_without_a_winner_is_a_failure_of_the_search(tmp_path: Path) -> None:
+    text = searched.TEXT.replace("trials = 3", "trials = 1").replace(
+        "{ low = 1e-3, high = 1e-1, log = true }", "[1e36]"
+    )
+    places = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "runs"), "--threads", "1"]
+    code, text = run("search", str(searched.write(tmp_path, text)), *places, "-m", "SIR-GCN")
+    assert code == 1
+    assert "not run" in text
+
+
 def typed(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "sirgcn.cli", *arguments], capture_output=True, text=True, check=False)
 
@@ -383,6 +425,9 @@ def test_mistake_is_one_line_and_debug_shows_where() -> None:
         ),
         (["reproduce", "table3", "-m", "PNA", "-c", "WikiCS"], "one of SIR-GCN, .*GatedGCN, got PNA for WikiCS"),
         (["data", "describe", "zink"], "ZINC"),
+        (["search", "zinc"], r"zinc: search: expected a section \[search\], got none"),
+        (["search", "zink"], r"got 'zink'; did you mean zinc\?"),
+        (["search", "table6"], r"expected a training with a section \[search\], got dictionary_lookup_runtime"),
     ],
 )
 def test_wrong_argument_is_refused_with_what_is_known(arguments: list[str], error: str) -> None:

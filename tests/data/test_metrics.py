@@ -1,3 +1,4 @@
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -6,7 +7,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, average_precision_score, confusion_matrix, f1_score, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    balanced_accuracy_score,
+    confusion_matrix,
+    f1_score,
+    roc_auc_score,
+)
 from torch import Tensor
 
 from sirgcn.data import LOSSES, METRICS, Metric
@@ -58,11 +66,22 @@ def test_accuracy_and_f1_are_scikit_learn_s_on_labelled_rows(seed: int, rows: in
     assert METRICS["f1"]([output], [target]) == pytest.approx(expected)
 
 
+@given(seeds, st.integers(1, 20), st.integers(2, 5))
+def test_balanced_accuracy_is_scikit_learn_s_and_does_not_depend_on_batches(seed: int, rows: int, classes: int) -> None:
+    output, target = scores(seed, rows, classes)
+    known = target >= 0
+    # scikit-learn warns of a class that is predicted and is no label, and leaves it out as we do.
+    with warnings.catch_warnings(action="ignore"):
+        expected = balanced_accuracy_score(target[known], output.argmax(1)[known])
+    assert METRICS["balanced_accuracy"]([output], [target]) == pytest.approx(expected)
+    assert METRICS["balanced_accuracy"]([output[:1], output[1:]], [target[:1], target[1:]]) == pytest.approx(expected)
+
+
 @given(seeds, st.integers(1, 20))
 def test_one_logit_predicts_its_sign(seed: int, rows: int) -> None:
     output, target = scores(seed, rows, 2)
     logit = output[:, 1] - output[:, 0]
-    for name in ("accuracy", "class_accuracy", "f1"):
+    for name in ("accuracy", "class_accuracy", "balanced_accuracy", "f1"):
         expected = METRICS[name].compute(output, target)
         assert METRICS[name].compute(logit, target) == expected
         assert METRICS[name].compute(logit.unsqueeze(1), target.double()) == expected
@@ -182,8 +201,9 @@ def test_the_report_calls_a_metric_by_its_title(name: str) -> None:
 
 
 def test_a_metric_for_classes_measures_two_classes_too_but_no_numbers() -> None:
-    assert metrics_for("classes") == ["accuracy", "class_accuracy", "f1"]
-    assert metrics_for("two classes") == ["accuracy", "class_accuracy", "f1", "roc_auc", "average_precision"]
+    of_classes = ["accuracy", "class_accuracy", "balanced_accuracy", "f1"]
+    assert metrics_for("classes") == of_classes
+    assert metrics_for("two classes") == [*of_classes, "roc_auc", "average_precision"]
     assert metrics_for("numbers") == ["mae", "mse"]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from sirgcn.data import DataError, Graphs, Schema, Split, Task
+from sirgcn.data import DataError, Graphs, Schema, Split, Task, load
 from sirgcn.data.splits import PARTS
 
 EDGES = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 2]])
@@ -288,3 +288,36 @@ def test_loss_and_metric_are_those_named() -> None:
     output = torch.eye(3)[made.graphs.y] * 50
     assert made.loss_function(output, made.graphs.y).item() == pytest.approx(0)
     assert made.level == "graph"
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("hetero_edge_count", {"c": 2, "num_graphs": 20}), ("cluster", {"num_graphs": 12})]
+)
+def test_without_its_test_part_a_task_has_no_label_that_is_not_trained_on_or_chosen_by(
+    name: str, options: dict[str, Any]
+) -> None:
+    whole = load(name, **options)
+    hidden = whole.without_test()
+    assert hidden.num_batches("test") == 0
+    for part in ("train", "val"):
+        for mine, theirs in zip(hidden.batches(part), whole.batches(part), strict=True):
+            assert torch.equal(mine.y, theirs.y)
+            assert torch.equal(mine.x, theirs.x)
+    (batch,) = whole.batches("test")
+    y = hidden.graphs.y
+    missing = int((y.isnan() if y.is_floating_point() else y < 0).sum())
+    assert missing == len(batch.y) > 0
+    assert torch.equal(hidden.graphs.edge_index, whole.graphs.edge_index)
+
+
+def test_without_its_test_part_a_task_of_one_graph_keeps_one_split() -> None:
+    graphs = Graphs(torch.randn(8, 2), torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 1] * 4), "node")
+    one = Split(torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor([4, 5]))
+    two = Split(torch.tensor([6, 7]), torch.tensor([4, 5]), torch.tensor([0, 1]))
+    whole = Task("drawn", graphs, Schema(2, outputs=2), (one, two), "cross_entropy", "accuracy")
+    hidden = whole.without_test(1)
+    assert hidden.graphs.y.tolist() == [-1, -1, -1, -1, 0, 1, 0, 1]
+    assert all(split.train.tolist() == [6, 7] and len(split.test) == 0 for split in hidden.splits)
+    assert len(hidden.splits) == 2
+    with pytest.raises(DataError, match="expected 0 <= split < 2, got 2"):
+        whole.without_test(2)

@@ -595,7 +595,7 @@ def test_dropout_inside_a_message_network_keeps_its_mask_in_the_backward_pass() 
 GRAPH = torch.tensor([[0, 1, 2, 3, 0], [1, 2, 2, 0, 0]])
 ROUTES: dict[str, dict[str, Any]] = {
     "fused": {},
-    "tiled": {"activation": nn.PReLU()},
+    "tiled": {"activation": nn.Hardswish()},
     "max": {"aggr": "max"},
     "plain": {"fused": False},
 }
@@ -754,7 +754,10 @@ def test_edge_weight_is_refused_by_max(fused: bool) -> None:
     ("arguments", "message"),
     [
         ({"aggr": "median"}, r"^aggr: expected one of sum, mean, sym, sym_in, max.*got 'median'"),
-        ({"activation": "swish"}, r"^activation: expected one of identity, relu, .*softplus, square, got 'swish'"),
+        (
+            {"activation": "swish"},
+            r"^activation: expected one of identity, relu, .*softplus, square, prelu, got 'swish'",
+        ),
         ({"variant": "draft"}, r"^variant: expected one of corrected, published, got 'draft'"),
         ({"dropout": 1.5}, r"^dropout: expected a number from 0 to 1, got 1.5"),
         ({"residual": "linear"}, r"^residual: .*'linear'"),

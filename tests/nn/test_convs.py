@@ -175,6 +175,11 @@ def gated_gcn(h: Tensor, conv: Any, u: int, near: list[int], graph: Graph) -> Te
     return conv.lin_self(h[u]) + value / (total(eta, h[u]) + 1e-6)
 
 
+def res_gated(h: Tensor, conv: Any, u: int, near: list[int], graph: Graph) -> Tensor:
+    gates = [torch.sigmoid(conv.lin_query(h[u]) + conv.lin_key(h[v])) for v in near]
+    return conv.lin_self(h[u]) + total([g * conv.lin_value(h[v]) for g, v in zip(gates, near, strict=True)], h[u])
+
+
 def transformer(h: Tensor, conv: Any, u: int, near: list[int], graph: Graph) -> Tensor:
     def head(i: int, part: slice) -> Tensor:
         query = conv.lin_query(h[u])[part]
@@ -196,7 +201,8 @@ def mlp(h: Tensor, conv: Any, u: int, near: list[int], graph: Graph) -> Tensor:
 
 FORMULAS: dict[str, Formula] = {
     "sir": sir, "gcn": gcn, "sage": sage, "sage_pool": sage_pool, "gat": gat, "gatv2": gatv2, "gin": gin, "pna": pna,
-    "egc_s": egc, "egc_m": egc, "gated_gcn": gated_gcn, "transformer": transformer, "fagcn": fagcn, "mlp": mlp,
+    "egc_s": egc, "egc_m": egc, "gated_gcn": gated_gcn, "res_gated": res_gated,
+    "transformer": transformer, "fagcn": fagcn, "mlp": mlp,
 }  # fmt: skip
 
 
@@ -656,7 +662,7 @@ def test_refusals_name_what_is_known() -> None:
         make_conv("gcn", 8, 8, heads=2)
     with pytest.raises(ValueError, match=r"^aggregators: expected at least one of sum, mean, max, min, std, got none$"):
         make_conv("pna", 8, 8, aggregators=[])
-    with pytest.raises(ValueError, match=r"^edge features: .*sir, gin, gated_gcn; got gat\. Choose"):
+    with pytest.raises(ValueError, match=r"^edge features: .*sir, gin, gated_gcn, res_gated; got gat\. Choose"):
         SIRNet.of(5, 16, 3, 2, conv="gat", edge_channels=3)
     with pytest.raises(ValueError, match=r"^out_channels: expected a multiple of the 8 heads, got 20"):
         SIRNet.of(5, 20, 3, 2, conv="gat")

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from sirgcn.cli import data, shows
 from sirgcn.cli.reproduce import reproduce
+from sirgcn.cli.search import search
 from sirgcn.cli.shared import err
 
 MOVED = {
@@ -38,6 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(reproduce)
+app.command()(search)
 app.command()(shows.results)
 app.command()(shows.collisions)
 app.command()(shows.figures)

@@ -43,8 +43,15 @@ def completions(incomplete: str) -> list[str]:
     """
     from sirgcn.engine.experiment import names
 
-    known = [*(f"table{number}" for number in range(1, 9)), *names()]
+    known = [*_tables(), *names()]
     return [name for name in known if name.startswith(incomplete)]
+
+
+def _tables() -> "dict[str, int | str]":
+    """The tables of papers by what a user calls them, each with what experiments call it."""
+    from sirgcn.report.claims import load_claims
+
+    return {table.argument: table.key for table in load_claims()}
 
 
 def experiments_of(what: str, overrides: Sequence[str]) -> "tuple[Experiment, ...]":
@@ -52,6 +59,8 @@ def experiments_of(what: str, overrides: Sequence[str]) -> "tuple[Experiment, ..
     from sirgcn.engine.experiment import load, of_table
     from sirgcn.strict import check_name
 
+    if what in _tables():
+        return of_table(_tables()[what], overrides)
     number = re.fullmatch(r"(?:table[\s_-]*)?(\d+)", what.strip(), re.IGNORECASE)
     if number:
         return of_table(int(number[1]), overrides)
@@ -104,6 +113,15 @@ def _warn_of_seeds(experiment: "Experiment", asked: set[int]) -> None:
             f"{ranges(beyond)} ({count(len(beyond), 'seed')}), which are part of its means too"
         )
         err.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def check_unsearched(experiments: "Sequence[Experiment]", what: str) -> None:
+    """Refuse experiments whose settings are searched, for `reproduce`."""
+    from sirgcn.engine.experiment import TrainingExperiment
+
+    for experiment in experiments:
+        if isinstance(experiment, TrainingExperiment) and experiment.search is not None:
+            raise ValueError(f"{experiment.name}: its settings are searched first; type: sirgcn search {what}")
 
 
 def check_timed(experiments: "Sequence[Experiment]", device: str, jobs: int, threads: int | None) -> None:

@@ -90,6 +90,7 @@ def reproduce(
         sirgcn reproduce my_graph.toml --seeds 0-4
     """
     experiments = choose.experiments_of(what, set_ or ())
+    choose.check_unsearched(experiments, what)
     runs = choose.runs_of(experiments, choose.Choice(models, columns, seeds, reduced))
     choose.check_timed(experiments, device, jobs, threads)
     settings = choose.settings_of(results, work, data, choose.Machine(threads, device, jobs, budget))
@@ -133,7 +134,7 @@ def _make(runs: "Sequence[Run]", changed: "dict[Run, str]", settings: "Settings"
     tell.reasons(absent, "skipped, the data are not available")
     # Data that were downloaded just now may be those of finished runs.
     ready = unfinished([run for run in changed if run not in absent], settings)
-    kept_out = _KeptOut()
+    kept_out = KeptOut()
     with ExitStack() as stack:
         listeners: list[Listener] = [stack.enter_context(Progress(len(ready), quiet=making.as_json)), kept_out]
         if making.tensorboard is not None:
@@ -143,10 +144,10 @@ def _make(runs: "Sequence[Run]", changed: "dict[Run, str]", settings: "Settings"
     tell.results({run.experiment.name for run in runs}, settings.results, outdated, making.as_json)
     tell.outcomes(outcome, settings)
     kept_out.tell()
-    raise typer.Exit(_code(set(outcome.values()), bool(absent)))
+    raise typer.Exit(code_of(set(outcome.values()), bool(absent)))
 
 
-def _code(outcomes: set[str], is_data_absent: bool) -> int:
+def code_of(outcomes: set[str], is_data_absent: bool) -> int:
     """The exit code. The worst outcome counts."""
     if outcomes & {"failed", "unrecorded"}:
         return 1
@@ -155,7 +156,7 @@ def _code(outcomes: set[str], is_data_absent: bool) -> int:
     return 3 if outcomes & {"paused", "busy"} else 0
 
 
-class _KeptOut:
+class KeptOut:
     """Collects the runs that leave no record, with the reason and the result, and prints them at the end."""
 
     def __init__(self) -> None:

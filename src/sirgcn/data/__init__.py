@@ -18,6 +18,8 @@ from sirgcn.data.sets import (
     load,
     pattern_task,
     superpixel_task,
+    unique_signature,
+    unique_signature_task,
     verify,
 )
 from sirgcn.data.splits import Split
@@ -52,6 +54,8 @@ __all__ = [
     "load_tables",
     "pattern_task",
     "superpixel_task",
+    "unique_signature",
+    "unique_signature_task",
     "verify",
     "with_encodings",
 ]

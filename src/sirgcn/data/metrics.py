@@ -85,6 +85,18 @@ def class_accuracy(output: Tensor, target: Tensor) -> float:
     return float(sum(recalls) / len(classes))
 
 
+def balanced_accuracy(output: Tensor, target: Tensor) -> float:
+    r"""Return the mean over the classes that occur among the labels of the share of their rows that is predicted.
+
+    .. math:: \frac{1}{|\mathcal{C}|} \sum_{c \in \mathcal{C}} \frac{|\{i: \hat{y}_i = y_i = c\}|}{|\{i: y_i = c\}|}
+
+    It is that of scikit-learn, over all rows at once. With one logit per label, class 1 is predicted where the logit is
+    above 0.
+    """
+    predicted, known = _classes(output, target)
+    return float(np.mean([float((predicted[known == c] == c).double().mean()) for c in known.unique()]))
+
+
 def f1(output: Tensor, target: Tensor) -> float:
     """Return the mean over classes of the harmonic mean of precision and recall (macro F1)."""
     predicted, known = _classes(output, target)
@@ -120,6 +132,7 @@ METRICS: dict[str, Metric] = {
     for metric in (
         Metric("accuracy", "accuracy", "classes", True, accuracy, has_majority_bias=True),
         Metric("class_accuracy", "class-averaged accuracy", "classes", True, class_accuracy, per_batch=True),
+        Metric("balanced_accuracy", "balanced accuracy", "classes", True, balanced_accuracy),
         Metric("f1", "macro F1", "classes", True, f1),
         Metric("roc_auc", "ROC-AUC", "two classes", True, roc_auc),
         Metric("average_precision", "average precision", "two classes", True, average_precision),

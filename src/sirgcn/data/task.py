@@ -1,7 +1,7 @@
 """A task: graphs, splits, a loss and a metric. The training engine needs nothing else."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -15,7 +15,7 @@ from sirgcn.data.metrics import METRICS, Metric
 from sirgcn.data.schema import Schema
 from sirgcn.data.splits import PARTS, Part, Split
 from sirgcn.data.validate import DataError, check_at_least, check_choice, check_range, check_shape
-from sirgcn.strict import check_fields, checked
+from sirgcn.strict import Count, check_fields, checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +141,27 @@ class Task:
         batch.y = batch.y[rows]
         return batch
 
+    @checked
+    def without_test(self, split: Count = 0) -> "Task":
+        """Return the task as a search for settings may see it: one split without its test part, and no other label.
+
+        All splits of the result are that split. A label that is neither in its training part nor in its validation part
+        is missing.
+
+        >>> from sirgcn.data import hetero_edge_count_task
+        >>> task = hetero_edge_count_task(c=2, num_graphs=10).without_test()
+        >>> task.num_batches("test"), int(task.graphs.y.isnan().sum())
+        (0, 2)
+        """
+        train, val = self._items("train", None, split), self._items("val", None, split)
+        is_seen = torch.zeros(_count(self), dtype=torch.bool)
+        is_seen[torch.cat([train, val])] = True
+        rows = _rows_of(self, is_seen)
+        missing = torch.nan if self.graphs.y.is_floating_point() else -1
+        y = self.graphs.y.masked_fill(~rows.view(-1, *[1] * (self.graphs.y.dim() - 1)), missing)
+        kept = Split(train, val, train.new_empty(0))
+        return replace(self, graphs=replace(self.graphs, y=y), splits=(kept,) * len(self.splits))
+
     def describe(self) -> Description:
         """Return sizes, degrees, labels, homophily, missing values and warnings."""
         return describe(self)
@@ -160,9 +181,23 @@ def _check(task: Task) -> None:
     _check_targets(task)
     if not task.splits:
         raise DataError("expected at least one split, got none", "splits")
-    count = {"graphs": graphs.num_graphs, "nodes": graphs.num_nodes, "edges": graphs.num_edges}[task.over]
     for number, split in enumerate(task.splits):
-        _check_split(f"splits[{number}]", split, count, task)
+        _check_split(f"splits[{number}]", split, _count(task), task)
+
+
+def _count(task: Task) -> int:
+    """Return the number of items that a split divides."""
+    graphs = task.graphs
+    return {"graphs": graphs.num_graphs, "nodes": graphs.num_nodes, "edges": graphs.num_edges}[task.over]
+
+
+def _rows_of(task: Task, items: Tensor) -> Tensor:
+    """Return a mask over the targets from a mask over the items of a split."""
+    if task.over != "graphs" or task.level == "graph":
+        return items
+    pointer = task.graphs.node_ptr if task.level == "node" else task.graphs.edge_ptr
+    assert pointer is not None
+    return items.repeat_interleave(pointer.diff())
 
 
 def _check_targets(task: Task) -> None:

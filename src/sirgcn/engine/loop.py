@@ -6,7 +6,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -140,8 +140,9 @@ class Trainer:
         self.plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
             self.optimizer, factor=config.factor, patience=config.patience
         )
-        # The training loss in eval mode and without the penalties, on which the schedule and the stopping depend.
-        self.needs_train_loss = config.schedule == "plateau" or config.early_on == "train" or config.stop_loss > 0
+        # The training loss in eval mode and without the penalties, on which the schedule and the stopping may depend.
+        falls_by_train = config.schedule == "plateau" and config.plateau_on == "train"
+        self.needs_train_loss = falls_by_train or config.early_on == "train" or config.stop_loss > 0
         self.state = _State()
         self.best_weights: dict[str, Tensor] = {}
         self.inference = Inference(model, task, self.split, self.device, config.precision)
@@ -268,7 +269,7 @@ class Trainer:
         state.history.append(row)
         # Also during the warm-up, as in the authors' runs: a good epoch of the warm-up counts as the best.
         if config.schedule == "plateau":
-            self.plateau.step(train_loss)  # type: ignore[arg-type]
+            self.plateau.step(train_loss if config.plateau_on == "train" else val_loss)  # type: ignore[arg-type]
         self._select(val_loss, val)
         self._stop(train_loss, val_loss, val)
         state.epoch, state.step, state.loss_sum, state.loss_rows = state.epoch + 1, 0, 0.0, 0
@@ -370,7 +371,7 @@ class Trainer:
         """Everything that decides the result of this training, as JSON values."""
         task = self.task
         found = {
-            "config": asdict(self.config),
+            "config": self.config.recorded(),
             "split": self.split,
             "seed": self.seed,
             "data": [task.name, task.version, task.loss, task.metric, task.graphs.sha256(), splits_sha256(task)],
@@ -420,5 +421,7 @@ def check_validation(task: Task, config: TrainConfig, split: int) -> None:
         return
     if config.selection != "last":
         raise ValueError(f"selection: expected last, the task has no validation data, got {config.selection}")
+    if config.schedule == "plateau" and config.plateau_on != "train":
+        raise ValueError(f"plateau_on: expected train, the task has no validation data, got {config.plateau_on}")
     if config.early_stop is not None and config.early_on != "train":
         raise ValueError(f"early_on: expected train, the task has no validation data, got {config.early_on}")

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from sirgcn.data.sets.catalog import load as load_dataset
 from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
 from sirgcn.engine.experiment import Experiment, ModelConfig
+from sirgcn.engine.search.spaces import check_space, entry_of
 from sirgcn.nn import (
     PRESETS,
     RECIPES,
@@ -23,6 +25,7 @@ from sirgcn.nn import (
     dictionary_lookup_preset,
     hetero_edge_count_preset,
     recipe,
+    unique_signature_preset,
     width_for_budget,
 )
 from sirgcn.nn.config import CONV_OPTIONS, read_option
@@ -35,7 +38,10 @@ _SIZED: dict[str, tuple[str, Callable[..., NetConfig]]] = {
     "dictionary_lookup": ("n", dictionary_lookup_preset),
     "hetero_edge_count": ("c", hetero_edge_count_preset),
 }
-_KNOWN_PRESETS = ("schema", *_SIZED, *PRESETS, *RECIPES)
+# Presets in which the convolution decides more than its own options.
+_OF_CONV: dict[str, Callable[..., NetConfig]] = {"unique_signature": unique_signature_preset}
+_OF_CONV |= {name: partial(recipe, name) for name in RECIPES}
+_KNOWN_PRESETS = ("schema", *_SIZED, *_OF_CONV, *PRESETS)
 
 
 def check_names(experiment: Experiment, where: str) -> None:
@@ -54,14 +60,15 @@ def check_names(experiment: Experiment, where: str) -> None:
     for place, model in enumerate(experiment.models):
         row = f"{where}: models[{place}]"
         try:
-            entry = find_conv(model.conv) if model.network is None else find_network(model.network)
+            entry = entry_of(model)
         except ValueError as error:
             raise ConfigError(f"{row}: {error}") from error
-        if model.network is None and not experiment.draws_graphs:
+        if "conv" in model.architecture and not experiment.draws_graphs:
             _check_net_options(model, f"{row}: options: ")
         else:
             _check_known(model.options, entry.options, f"{row}: options")
             check_arguments(entry.build, model.options, f"{row}: options: ")
+    check_space(experiment, where)
 
 
 def _check_columns(experiment: Experiment, where: str) -> None:
@@ -148,6 +155,8 @@ def config_of(
         options: the options of the column.
     """
     where = f"{experiment.name}: {model.title}"
+    if model.control is not None:
+        raise ConfigError(f"{where}: expected a model with a network, got the control {model.control}")
     if model.network is None:
         config: NetConfig | NetworkConfig = _net_config(experiment, model, task, options)
     else:
@@ -252,6 +261,6 @@ def _preset(experiment: Experiment, model: ModelConfig, task: Task, options: Map
     if experiment.preset in _SIZED:
         size, make = _SIZED[experiment.preset]
         return make(options[size], conv=model.conv)
-    if experiment.preset in RECIPES:
-        return recipe(experiment.preset, conv=model.conv)
+    if experiment.preset in _OF_CONV:
+        return _OF_CONV[experiment.preset](conv=model.conv)
     return PRESETS[experiment.preset]

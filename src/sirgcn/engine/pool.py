@@ -184,7 +184,7 @@ class _Worker:
                 yield run, DONE, {}
             else:
                 why = f"the process ended with {'signal' if code < 0 else 'code'} {abs(code)}"
-                yield run, *keep(run, header(run) | failure_of(why, why), settings)
+                yield run, *keep(run, header(run) | failure_of(why, why) | {"killed": True}, settings)
 
 
 def _start_server() -> None:

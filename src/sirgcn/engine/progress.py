@@ -83,5 +83,8 @@ def _score(record: dict[str, Any]) -> str:
     metrics = record["metrics"]
     if "epochs" not in record:
         return f", {', '.join(f'{name} {value:.4g}' for name, value in metrics.items())}"
-    found = f", test {record['metric']} {metrics['test']:.4g}" if "test" in metrics else ", no score (no test part)"
+    found = ", no score (no test part)"
+    for part in ("val", "test"):
+        if part in metrics and ("trial" in record or part == "test"):
+            found = f", {part} {record['metric']} {metrics[part]:.4g}"
     return f"{found} after {record['epochs']} epochs, {record['seconds']:.0f} s ({record['stopped']})"

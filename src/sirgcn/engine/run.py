@@ -163,12 +163,13 @@ def header(run: Run) -> dict[str, Any]:
         **dict(zip(records.KEY, run.key, strict=True)),
         "table": experiment.table,
         "variant": experiment.variant,
-        "conv": model.network or model.conv,
+        "conv": next(iter(model.architecture.values())),
         "status": DONE,
         "reduced_why": ", ".join(f"{key} = {value}" for key, value in changes.items()),
         "config": run.config,
         "scale": experiment.scale,
         "traceback": None,
+        **experiment.marks(run.model),
         # The name of an experiment with long overrides has only their hash.
         **({"overrides": list(experiment.overrides)} if experiment.overrides else {}),
     }

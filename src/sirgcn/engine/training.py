@@ -1,6 +1,7 @@
 """One run of a training experiment: data, network, training loop, and what its record says."""
 
 import json
+import time
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -9,8 +10,10 @@ from typing import Any
 
 import torch
 
+from sirgcn.data.task import Task
 from sirgcn.engine import records
 from sirgcn.engine.checkpoint import Checkpoints, weights_sha256
+from sirgcn.engine.controls import find_control
 from sirgcn.engine.environment import environment_of, peak_memory_mb
 from sirgcn.engine.experiment import TrainingExperiment
 from sirgcn.engine.inputs import describe, load_data
@@ -21,10 +24,38 @@ from sirgcn.engine.run import Execution
 
 
 def train(run: Run, experiment: TrainingExperiment, execution: Execution) -> dict[str, Any]:
-    """Train the model of a run, from its last checkpoint if there is one. Returns what the record says about it."""
-    settings, model = execution.settings, experiment.model(run.model)
-    folder, task = settings.checkpoints_of(run), load_data(run, settings)
+    """Make the model of a run: train its network, or fit its control. Returns what the record says about it."""
+    task = load_data(run, execution.settings)
     execution.data |= describe(task, run)
+    made = _fit if experiment.model(run.model).control else _train
+    found = made(run, experiment, execution, experiment.seen(task, run.split))
+    return found | {
+        "metric": task.metric,
+        "higher_is_better": task.metric_function.maximise,
+        "peak_memory_mb": peak_memory_mb(),
+        "data": execution.data,
+    }
+
+
+def _fit(run: Run, experiment: TrainingExperiment, execution: Execution, task: Task) -> dict[str, Any]:
+    """Fit the control of a run. It takes seconds, so that it has no checkpoints."""
+    model = experiment.model(run.model)
+    where, started = environment_of("cpu"), time.perf_counter()
+    fitted = find_control(str(model.control)).build(task, split=run.split, seed=run.seed, **model.options)
+    return {
+        "metrics": fitted.scores(task, run.split),
+        "rounds": fitted.rounds,
+        "seconds": time.perf_counter() - started,
+        "parameters": None,
+        "environment": where,
+        "threads": [torch.get_num_threads()],
+    }
+
+
+def _train(run: Run, experiment: TrainingExperiment, execution: Execution, task: Task) -> dict[str, Any]:
+    """Train the network of a run, from its last checkpoint if there is one."""
+    settings, model = execution.settings, experiment.model(run.model)
+    folder = settings.checkpoints_of(run)
     log = _Log(folder.with_name("log.jsonl"), partial(execution.tell, run))
     checkpoints = Checkpoints(folder, of=identity_of(run, execution.data))
     torch.manual_seed(run.seed)
@@ -39,17 +70,13 @@ def train(run: Run, experiment: TrainingExperiment, execution: Execution) -> dic
     epochs = len(outcome.history)
     return {
         "metrics": outcome.metrics,
-        "metric": task.metric,
-        "higher_is_better": task.metric_function.maximise,
         "epochs": epochs,
         "best_epoch": outcome.best_epoch,
         "stopped": outcome.stopped,
         "seconds": outcome.seconds,
         "seconds_per_epoch": records.seconds_per_epoch(vars(outcome) | {"epochs": epochs}),
-        "peak_memory_mb": peak_memory_mb(),
         "parameters": sum(p.numel() for p in network.parameters()),
         "weights_sha256": weights_sha256(network),
-        "data": execution.data,
         "environment": where,
         # More than one number if the training was resumed with another number of threads.
         "threads": outcome.threads,

@@ -17,7 +17,9 @@ from sirgcn.nn.converters import (
 from sirgcn.nn.convs import CONVS, Conv, make_conv
 from sirgcn.nn.dgl import from_dgl_state_dict
 from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND, CategoricalEncoder, PositionalEncoder
+from sirgcn.nn.gated_converters import from_res_gated
 from sirgcn.nn.models import SIRGCN
+from sirgcn.nn.neighbourhood import CONTEXTS
 from sirgcn.nn.net import EdgeNet, SIRNet
 from sirgcn.nn.networks import MODEL_COLUMNS, NETWORKS, Network, NetworkConfig, make_network, model_rows
 from sirgcn.nn.parts import (
@@ -34,6 +36,7 @@ from sirgcn.nn.presets import (
     dictionary_lookup_preset,
     hetero_edge_count_preset,
     preset,
+    unique_signature_preset,
     width_for_budget,
 )
 from sirgcn.nn.recipes import RECIPES, recipe
@@ -42,6 +45,7 @@ from sirgcn.ops.rows import Rows
 
 __all__ = [
     "AGGREGATORS",
+    "CONTEXTS",
     "CONVS",
     "MODEL_COLUMNS",
     "NETWORKS",
@@ -85,6 +89,7 @@ __all__ = [
     "from_gcn",
     "from_gin",
     "from_gine",
+    "from_res_gated",
     "from_sage",
     "hetero_edge_count_preset",
     "make_conv",
@@ -92,5 +97,6 @@ __all__ = [
     "model_rows",
     "preset",
     "recipe",
+    "unique_signature_preset",
     "width_for_budget",
 ]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, get_type_hints
 
+from sirgcn.nn.convs import find_conv
 from sirgcn.nn.parts import (
     BlockConfig,
     Channels,
@@ -157,7 +158,7 @@ OPTIONS: dict[str, tuple[str, str]] = {
 }
 """The short name of every setting: the part of `NetConfig` that has it, and its name there."""
 
-CONV_OPTIONS = ("aggr", "variant", "activation", "sigma_layers")
+CONV_OPTIONS = ("aggr", "variant", "activation", "sigma_layers", "context", "gated")
 """Options of `SIRConv` that have short names too: `aggr="mean"` is `conv_options={"aggr": "mean"}`."""
 
 _PARTS: dict[str, Any] = {
@@ -186,9 +187,10 @@ def read_option(name: str, value: Any, where: str = "") -> Any:
     """
     check_name(where.removesuffix(": ") or "option", name, (*OPTIONS, *CONV_OPTIONS), exact=True)
     if name in CONV_OPTIONS:
-        return value
-    part, own = OPTIONS[name]
-    hint = get_type_hints(_PARTS[part], include_extras=True)[own]
+        hint = get_type_hints(find_conv("sir").build, include_extras=True)[name]
+    else:
+        part, own = OPTIONS[name]
+        hint = get_type_hints(_PARTS[part], include_extras=True)[own]
     return read(hint, value, f"{where}{name}")
 
 

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.inits import reset
 from torch_geometric.typing import OptTensor
-from torch_geometric.utils import scatter
 
 from sirgcn.nn.adjacency import (
     EdgeAttr,
@@ -22,15 +21,17 @@ from sirgcn.nn.adjacency import (
     with_stored_values,
 )
 from sirgcn.nn.dropout import dropout
+from sirgcn.nn.gates import check_gate, check_gated, key_and_value
 from sirgcn.nn.inputs import both_ends, check_features, check_message_network, checked_channels, in_width, pair
-from sirgcn.nn.linear import Linear
-from sirgcn.nn.propagate import needs_propagate
-from sirgcn.ops import Activation, Neighbors, rank_one_weights, sir_aggregate
+from sirgcn.nn.linear import Linear, side_by_side
+from sirgcn.nn.neighbourhood import CONTEXTS, in_context
+from sirgcn.nn.propagate import degree_weights, needs_propagate
+from sirgcn.nn.slopes import PReLU, is_fused, learned_slopes, make_sigma, summed
+from sirgcn.ops import Activation, Neighbors, sir_aggregate
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.arguments import check_edge
 from sirgcn.ops.backend import choose_backend
 from sirgcn.ops.calls import is_exporting
-from sirgcn.ops.reference import accumulation_dtype
 from sirgcn.ops.rows import Rows
 from sirgcn.ops.sharing import aggregate_network
 from sirgcn.ops.tiles import COMBINE
@@ -50,6 +51,8 @@ class SIRConv(MessagePassing):
     .. math::
         h_u^* = \mathrm{MLP}_{Res}(h_u) + \bigoplus_{v \in N(u)} W_R \, \sigma(W_Q h_u + W_E h_{u,v} + W_K h_v)
 
+    With `gated=True`, sigma is a gate in front of a value: the message is :math:`\sigma(\dots) \odot W_V h_v`.
+
     The matrix products are per node, and an edge costs only sigma. Two cases work through tiles of edges instead: with
     `max`, W_R acts on every edge; and a sigma or message network may be a module of its own.
 
@@ -64,7 +67,8 @@ class SIRConv(MessagePassing):
             (in-degrees at both ends, as PyG's GCN) or `"max"`.
             An isolated node gets W_R's bias, with `max` 0 (plus its residual).
         activation: sigma, a name such as `"relu"` or `"leaky_relu(0.2)"`, or any module, of which the layer owns a
-            copy. A module that the table knows (`nn.GELU()`) runs as fast as its name.
+            copy. A module that the table knows (`nn.GELU()`) runs as fast as its name. `"prelu"` learns a slope per
+            hidden channel, which begins at 1.
         edge_dim: width of the edge features; None for none.
         residual: None, True for a linear layer, or a module (MLP_Res), of which the layer owns a copy.
         dropout: applied to the projected query, key and edge terms, before they are added; of edge features given as a
@@ -80,6 +84,12 @@ class SIRConv(MessagePassing):
         fused: False always runs PyG's plain `propagate`, which explainers, hooks and exporters get by themselves.
         backend: the backend of `sir_aggregate`; None chooses the best one.
         flow: `"target_to_source"` reverses the edges of an `edge_index` tensor.
+        context: the neighbourhood context of SINC-GCN, which adds W_N c_u to the query, where c_u is the `"sum"`,
+            `"mean"`, `"sym"` or `"max"` of h_v over N(u), without edge weights; None for none. Dropout acts on this
+            term too.
+        gated: multiply sigma of every edge by the value W_V h_v of its source. Dropout acts on the value too, and
+            `inner_bias` gives W_V a bias, so that the layer without gates is the case W_V = 0 with a bias of 1. Not
+            with max or a message network; a sigma that the table of activations does not know needs `fused=False`.
 
     Shapes:
         - **input:** node features `(|V|, F_in)`, also as `Rows` that several nodes share, `(B, |V|, F_in)` for B
@@ -112,13 +122,17 @@ class SIRConv(MessagePassing):
         fused: bool = True,
         backend: str | None = None,
         flow: str = "source_to_target",
+        context: str | None = None,
+        gated: bool = False,
     ) -> None:
         aggr = "sum" if aggr == "add" else aggr
         check_name("aggr", aggr, AGGREGATORS, exact=True)
         check_name("variant", variant, VARIANTS, exact=True)
+        check_name("context", context, (*CONTEXTS, None), exact=True)
         if dropout == 1:
             raise ValueError(f"dropout: expected 0 <= p < 1, got {dropout}")
-        check_message_network(message_network, hidden_channels, dropout)
+        check_message_network(message_network, hidden_channels, dropout, context)
+        check_gated(gated, aggr, message_network)
         source, target = checked_channels(in_channels)
         if backend is not None:
             choose_backend(backend)
@@ -135,27 +149,36 @@ class SIRConv(MessagePassing):
         self.cached = cached
         self.fused = fused
         self.backend = backend
+        self.context = context
         self._cached_neighbors: Neighbors | None = None
 
         self.message_network = copy.deepcopy(message_network)
         self.lin_query: nn.Module = nn.Identity()
         self.lin_key: nn.Module = nn.Identity()
         self.lin_edge: nn.Module | None = None if edge_dim is None else nn.Identity()
+        self.lin_context: nn.Module | None = None
+        self.lin_value: nn.Module | None = None
         self.lin_relation: nn.Module = nn.Identity()
         if message_network is None:
-            self.activation = _owned(activation)
+            self.activation = _owned(activation, self.hidden_channels)
             self._add_projections(source, target, inner_bias)
+            if gated:
+                check_gate(self.activation, fused)
+                self.lin_value = Linear(source, self.hidden_channels, bias=inner_bias)
             self.lin_relation = Linear(self.hidden_channels, out_channels, bias=bias)
         self.lin_residual = _make_residual(residual, target, out_channels, bias)
         self.reset_parameters()
 
     def _add_projections(self, source: int, target: int, inner_bias: bool) -> None:
-        """W_Q, W_K and, with edge features, W_E."""
+        """W_Q, W_K and, with edge features, W_E and, with a neighbourhood context, W_N."""
         key_bias = inner_bias and self.variant == "published"
         self.lin_query = Linear(target, self.hidden_channels, bias=inner_bias)
         self.lin_key = Linear(source, self.hidden_channels, bias=key_bias)
         if self.edge_dim is not None:
             self.lin_edge = Linear(self.edge_dim, self.hidden_channels, bias=key_bias)
+        if self.context is not None:
+            # The bias of W_Q is enough.
+            self.lin_context = Linear(source, self.hidden_channels, bias=False)
 
     @property
     def can_take_rows(self) -> bool:
@@ -198,18 +221,22 @@ class SIRConv(MessagePassing):
     def _aggregate_messages(
         self, source: Rows, target: Rows, graph: Graph, edge_attr: EdgeAttr, edge_weight: Tensor | None
     ) -> Tensor:
-        query, key = self._projected(self.lin_query, target), self._projected(self.lin_key, source)
+        of_source = [self.lin_key] if self.lin_value is None else [self.lin_key, self.lin_value]
+        query, key = self._projected([self.lin_query], target), self._projected(of_source, source)
         edge = self._projected_edge(edge_attr)
         if needs_propagate(self, SIRConv):
-            out = self._propagate(query.expand(), key.expand(), graph, edge, edge_weight)
+            edge_index = self._plain_edges(graph, key, query)
+            query = in_context(self, query, source, edge_index)
+            out = self._propagate(query.expand(), key.expand(), edge_index, edge, edge_weight)
         else:
-            out = self._fused(query, key, self._neighbors(graph, key, query), edge, edge_weight)
+            neighbors = self._neighbors(graph, key, query)
+            out = self._fused(in_context(self, query, source, neighbors), key, neighbors, edge, edge_weight)
         # W_R acts once per node, after the sum; with max it acted on every edge.
         return out if self.aggr == "max" else self.lin_relation(out)
 
-    def _projected(self, lin: nn.Module, rows: Rows) -> Rows:
-        """The query or key term; dropout makes the rows of different nodes differ."""
-        rows = rows.map(lin)
+    def _projected(self, lins: list[nn.Module], rows: Rows) -> Rows:
+        """The query, or the key with its value; dropout makes the rows of different nodes differ."""
+        rows = side_by_side(lins, rows)
         if not (self.training and self.dropout):
             return rows
         return Rows(dropout(rows.expand(), self.dropout))
@@ -227,9 +254,13 @@ class SIRConv(MessagePassing):
         self, query: Rows, key: Rows, neighbors: Neighbors, edge: EdgeAttr, edge_weight: Tensor | None
     ) -> Tensor:
         network, combine = self._network()
-        if type(network) is Sigma:
-            ends, sigma = (query.expand(), key.expand()), network.activation
-            return sir_aggregate(*ends, neighbors, edge, edge_weight, sigma, self.reduction, self.backend)
+        if is_fused(network):
+            source, value = key_and_value(key.expand(), self.lin_value)
+            graph = query.expand(), source, neighbors, edge, edge_weight
+            return summed(
+                cast(Sigma | PReLU, network),
+                lambda sigma: sir_aggregate(*graph, sigma, self.reduction, self.backend, value),
+            )
         return aggregate_network(
             network, query, key, neighbors, edge, edge_weight, self.reduction, combine, self.backend
         )
@@ -248,18 +279,22 @@ class SIRConv(MessagePassing):
             return (self.message_network,)
         return (self.activation, self.lin_relation) if self.aggr == "max" else (self.activation,)
 
+    def _plain_edges(self, graph: Graph, key: Rows, query: Rows) -> Tensor:
+        """The edges as `propagate` reads them: `[2, E]` in the direction of `flow`."""
+        if self.cached and not is_exporting():
+            graph = self._neighbors(graph, key, query).edge_index
+            graph = graph if self.flow == "source_to_target" else graph.flip(0)
+        return as_edge_index(graph, key.shape[-2], query.shape[-2])
+
     def _propagate(
-        self, query: Tensor, key: Tensor, graph: Graph, edge: EdgeAttr, edge_weight: Tensor | None
+        self, query: Tensor, key: Tensor, edge_index: Tensor, edge: EdgeAttr, edge_weight: Tensor | None
     ) -> Tensor:
         """PyG's own route, which builds the message of every edge: for explainers, hooks and exporters."""
-        num_sources, num_targets = key.size(-2), query.size(-2)
-        if self.cached and not is_exporting():
-            graph = self._neighbors(graph, Rows(key), Rows(query)).edge_index
-            graph = graph if self.flow == "source_to_target" else graph.flip(0)
-        edge_index = as_edge_index(graph, num_sources, num_targets)
+        sizes = key.size(-2), query.size(-2)
         if isinstance(edge, tuple):
             edge = edge[0].index_select(0, edge[1])
-        target_weight, source_weight = self._degree_weights(edge_index, num_sources, num_targets, query.dtype)
+        ends = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
+        target_weight, source_weight = degree_weights(self.reduction, ends, sizes, query.dtype)
         weight = edge_weight
         if source_weight is not None:
             weight = source_weight if weight is None else weight * source_weight
@@ -270,35 +305,21 @@ class SIRConv(MessagePassing):
             key=key,
             edge=edge,
             weight=weight,
-            size=(num_sources, num_targets),
+            size=sizes,
         )
         return out if target_weight is None else (out * target_weight.unsqueeze(-1)).to(out.dtype)
-
-    def _degree_weights(
-        self, edge_index: Tensor, num_sources: int, num_targets: int, dtype: torch.dtype
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """The weights of the reduction: a_u of every target, and b_v of every edge's source."""
-        if self.reduction == "sym_in" and num_sources != num_targets:
-            raise ValueError(
-                f"reduce: sym_in weighs by in-degrees at both ends and needs one set of nodes, "
-                f"got {num_sources} sources and {num_targets} targets"
-            )
-        if self.reduction not in ("mean", "sym", "sym_in"):
-            return None, None
-        source, target = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
-        ones = torch.ones_like(target)
-        in_degree = scatter(ones, target, dim_size=num_targets)
-        source_degree = scatter(ones, source, dim_size=num_sources) if self.reduction == "sym" else in_degree
-        # A degree above 65,504 is infinite in float16.
-        of_target, of_source = rank_one_weights(self.reduction, in_degree, source_degree, accumulation_dtype(dtype))
-        return of_target, None if of_source is None else of_source.index_select(0, source)
 
     def message(  # type: ignore[override]
         self, query_i: Tensor, key_j: Tensor, edge: OptTensor, weight: OptTensor
     ) -> Tensor:
-        """The message of every edge, before a_u and, unless aggr is max, before W_R."""
+        """The message of every edge, before a_u and, unless aggr is max, before W_R.
+
+        With gates, key_j is the key and the value side by side.
+        """
         network, combine = self._network()
+        key_j, value = key_and_value(key_j, self.lin_value)
         message: Tensor = network(COMBINE[combine](query_i, key_j, edge))
+        message = message if value is None else message * value
         return message if weight is None else message * weight.to(message.dtype).unsqueeze(-1)
 
     def _neighbors(self, graph: Graph, source: Rows, target: Rows) -> Neighbors:
@@ -387,7 +408,8 @@ class SIRConv(MessagePassing):
         return table
 
     def __repr__(self) -> str:
-        return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, aggr={self.aggr})"
+        gated = "" if self.lin_value is None else ", gated=True"
+        return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, aggr={self.aggr}{gated})"
 
 
 def _make_residual(
@@ -398,9 +420,12 @@ def _make_residual(
     return Linear(in_channels, out_channels, bias=bias) if residual else None
 
 
-def _owned(activation: str | Activation | nn.Module) -> nn.Module:
-    """The table's entry where it has one, else a copy of the module."""
+def _owned(activation: str | Activation | nn.Module, channels: int) -> nn.Module:
+    """The table's entry where it has one, slopes that are learned, else a copy of the module."""
     if not isinstance(activation, nn.Module):
-        return Sigma(activation)
+        return make_sigma(activation, channels)
+    slopes = learned_slopes(activation, channels)
+    if slopes is not None:
+        return slopes
     known = activation.activation if isinstance(activation, Sigma) else Activation.of_module(activation)
     return copy.deepcopy(activation) if known is None else Sigma(known)

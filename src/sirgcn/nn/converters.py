@@ -11,18 +11,23 @@ converted layer into the whole class of SIR-GCN.
 
 import copy
 import warnings
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
-from torch_geometric.nn import EdgeConv, GATv2Conv, GCNConv, GINConv, GINEConv, MessagePassing, SAGEConv
+from torch_geometric.nn import (
+    EdgeConv,
+    GATv2Conv,
+    GCNConv,
+    GINConv,
+    GINEConv,
+    SAGEConv,
+)
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.models import MLP
 
-from sirgcn.nn.adjacency import with_stored_values
 from sirgcn.nn.conv import SIRConv
+from sirgcn.nn.conversion import Weights, aggregator, check, eye, refuse_weights, sir_conv
 from sirgcn.nn.converted import ConvThen, Scale, WithSelfLoops
 from sirgcn.ops import Activation
 
@@ -34,18 +39,6 @@ _NOT_PER_MESSAGE = (
     nn.RReLU,
     nn.modules.batchnorm._NormBase,
 )
-
-
-@dataclass(frozen=True, eq=False)
-class _Weights:
-    """The weights of a `SIRConv`: W_K, W_Q, W_R, W_E, the bias inside sigma and the bias of W_R."""
-
-    key: Tensor
-    query: Tensor
-    relation: Tensor
-    edge: Tensor | None = None
-    inner_bias: Tensor | None = None
-    bias: Tensor | None = None
 
 
 def from_gcn(conv: GCNConv) -> WithSelfLoops | SIRConv:
@@ -60,8 +53,8 @@ def from_gcn(conv: GCNConv) -> WithSelfLoops | SIRConv:
     >>> torch.allclose(from_gcn(conv)(x, edge_index), conv(x, edge_index), atol=1e-6)
     True
     """
-    _check(conv, GCNConv)
-    aggr = _aggregator(conv, ("sum",))
+    check(conv, GCNConv)
+    aggr = aggregator(conv, ("sum",))
     if conv.improved:
         raise ValueError(
             "improved: expected False, because SIRConv's degrees do not count self-loops of weight 2, got True"
@@ -72,10 +65,10 @@ def from_gcn(conv: GCNConv) -> WithSelfLoops | SIRConv:
             "source without in-neighbours and SIRConv counts its degree as 1, got False"
         )
     weight = conv.lin.weight
-    weights = _Weights(weight, torch.zeros_like(weight), relation=_eye(weight.size(0), weight), bias=conv.bias)
+    weights = Weights(weight, torch.zeros_like(weight), relation=eye(weight.size(0), weight), bias=conv.bias)
     if not conv.normalize:
-        return _sir_conv(conv, aggr, "identity", weights)
-    return _like(conv, WithSelfLoops(_sir_conv(conv, "sym_in", "identity", weights, cached=conv.cached)))
+        return sir_conv(conv, aggr, "identity", weights)
+    return _like(conv, WithSelfLoops(sir_conv(conv, "sym_in", "identity", weights, cached=conv.cached)))
 
 
 def from_sage(conv: SAGEConv) -> SIRConv | ConvThen:
@@ -93,26 +86,26 @@ def from_sage(conv: SAGEConv) -> SIRConv | ConvThen:
     >>> torch.allclose(from_sage(conv)(x, edge_index), conv(x, edge_index), atol=1e-6)
     True
     """
-    _check(conv, SAGEConv)
-    aggr = _aggregator(conv)
+    check(conv, SAGEConv)
+    aggr = aggregator(conv)
     if conv.normalize:
         raise ValueError("normalize: expected False, because SIRConv does not normalise its output, got True")
     residual = copy.deepcopy(conv.lin_r) if conv.root_weight else None
-    sir = _sir_conv(conv, aggr, "relu" if conv.project else "identity", _sage_weights(conv, aggr))
+    sir = sir_conv(conv, aggr, "relu" if conv.project else "identity", _sage_weights(conv, aggr))
     if aggr == "max":
         return _like(conv, ConvThen(sir, copy.deepcopy(conv.lin_l), residual))
     sir.lin_residual = residual
     return sir
 
 
-def _sage_weights(conv: SAGEConv, aggr: str) -> _Weights:
+def _sage_weights(conv: SAGEConv, aggr: str) -> Weights:
     """The weights of a GraphSAGE layer without those of the root node; with max also without the last layer's."""
     last = conv.lin_l
-    identity = _eye(last.weight.size(1), last.weight)
+    identity = eye(last.weight.size(1), last.weight)
     key, inner_bias = (conv.lin.weight, conv.lin.bias) if conv.project else (identity, None)
     relation, bias = (identity, None) if aggr == "max" else (last.weight, last.bias)
     query = key.new_zeros(last.weight.size(1), _target_width(conv))
-    return _Weights(key, query, relation, inner_bias=inner_bias, bias=bias)
+    return Weights(key, query, relation, inner_bias=inner_bias, bias=bias)
 
 
 def _target_width(conv: SAGEConv) -> int:
@@ -140,7 +133,7 @@ def from_gin(conv: GINConv, in_channels: int | None = None) -> ConvThen:
     >>> torch.allclose(from_gin(conv)(x, edge_index), conv(x, edge_index), atol=1e-6)
     True
     """
-    _check(conv, GINConv)
+    check(conv, GINConv)
     return _gin(conv, "identity", in_channels)
 
 
@@ -156,7 +149,7 @@ def from_gine(conv: GINEConv, in_channels: int | None = None) -> ConvThen:
     >>> torch.allclose(from_gine(conv)(x, edge_index, edge_attr), conv(x, edge_index, edge_attr), atol=1e-6)
     True
     """
-    _check(conv, GINEConv)
+    check(conv, GINEConv)
     if conv.lin is None:
         return _gin(conv, "relu", in_channels, is_edge_identity=True)
     return _gin(conv, "relu", conv.lin.weight.size(0), conv.lin.weight, conv.lin.bias)
@@ -177,17 +170,17 @@ def from_gatv2_scores(conv: GATv2Conv) -> SIRConv:
     >>> sir(torch.randn(5, 3), torch.tensor([[0, 1], [1, 2]])).shape  # one sum of scores per head
     torch.Size([5, 2])
     """
-    _check(conv, GATv2Conv)
+    check(conv, GATv2Conv)
     bias_l, bias_r = _bias(conv.lin_l), _bias(conv.lin_r)
-    weights = _Weights(
+    weights = Weights(
         key=conv.lin_l.weight,
         query=conv.lin_r.weight,
         relation=torch.block_diag(*conv.att.detach()[0].split(1)),
         edge=None if conv.edge_dim is None else conv.lin_edge.weight,
         inner_bias=None if bias_l is None or bias_r is None else bias_l + bias_r,
     )
-    sir = _sir_conv(conv, "sum", Activation("leaky_relu", float(conv.negative_slope)), weights)
-    sir.register_forward_pre_hook(_refuse_weights, with_kwargs=True)
+    sir = sir_conv(conv, "sum", Activation("leaky_relu", float(conv.negative_slope)), weights)
+    sir.register_forward_pre_hook(refuse_weights, with_kwargs=True)
     return sir
 
 
@@ -210,8 +203,8 @@ def from_edge_conv(conv: EdgeConv) -> SIRConv:
     >>> torch.allclose(from_edge_conv(conv)(x, edge_index), conv(x, edge_index), atol=1e-6)
     True
     """
-    _check(conv, EdgeConv)
-    aggr = _aggregator(conv)
+    check(conv, EdgeConv)
+    aggr = aggregator(conv)
     first, activation, last = _two_layers(conv.nn)
     bias = _bias(last)
     if bias is not None and aggr == "sum":
@@ -228,33 +221,12 @@ def from_edge_conv(conv: EdgeConv) -> SIRConv:
         )
     on_target, on_difference = first.weight.chunk(2, dim=1)
     known = Activation.of_module(activation)
-    weights = _Weights(on_difference, on_target - on_difference, relation=last.weight, inner_bias=first.bias, bias=bias)
-    sir = _sir_conv(conv, aggr, "identity" if known is None else known, weights)
+    weights = Weights(on_difference, on_target - on_difference, relation=last.weight, inner_bias=first.bias, bias=bias)
+    sir = sir_conv(conv, aggr, "identity" if known is None else known, weights)
     if known is None:
         sir.activation = copy.deepcopy(activation)
-    sir.register_forward_pre_hook(_refuse_weights, with_kwargs=True)
+    sir.register_forward_pre_hook(refuse_weights, with_kwargs=True)
     return sir
-
-
-def _check(conv: MessagePassing, expected: type) -> None:
-    """Raise an error unless the layer is of this very type, has its weights, and has its nodes in dimension -2."""
-    # A subclass may compute anything.
-    if type(conv) is not expected:
-        raise TypeError(f"conv: expected PyG's {expected.__name__} itself, got {type(conv).__name__}")
-    for name, tensor in [*conv.named_parameters(), *conv.named_buffers()]:
-        if is_lazy(tensor):
-            raise ValueError(f"conv: expected an initialised layer, but {name} has no shape yet; call it once first")
-    # GATv2Conv has its nodes in dimension 0 and accepts two dimensions only.
-    if conv.node_dim != -2 and expected is not GATv2Conv:
-        raise ValueError(f"node_dim: expected -2, the dimension of SIRConv's nodes, got {conv.node_dim}")
-
-
-def _aggregator(conv: MessagePassing, known: tuple[str, ...] = ("sum", "mean", "max")) -> str:
-    """The layer's aggregator under SIRConv's name."""
-    for name in known:
-        if conv.aggr in (name, "add" if name == "sum" else name):
-            return name
-    raise ValueError(f"aggr: expected a {type(conv).__name__} with {', '.join(known)}, got {conv.aggr!r}")
 
 
 def _gin(
@@ -266,14 +238,14 @@ def _gin(
     is_edge_identity: bool = False,
 ) -> ConvThen:
     """GIN or GINE as a `SIRConv` followed by the layer's network."""
-    aggr = _aggregator(conv)
+    aggr = aggregator(conv)
     if not isinstance(conv.nn, nn.Module):
         raise TypeError(f"nn: expected a module, got {type(conv.nn).__name__}")
     width = _input_width(conv.nn) if in_channels is None else in_channels
-    identity = _eye(width, next(conv.nn.parameters(), conv.eps))
+    identity = eye(width, next(conv.nn.parameters(), conv.eps))
     edge = identity if is_edge_identity else edge
-    weights = _Weights(identity, torch.zeros_like(identity), identity, edge, inner_bias)
-    sir = _sir_conv(conv, aggr, activation, weights)
+    weights = Weights(identity, torch.zeros_like(identity), identity, edge, inner_bias)
+    sir = sir_conv(conv, aggr, activation, weights)
     sir.lin_residual = Scale(conv.eps).train(conv.training)
     return _like(conv, ConvThen(sir, copy.deepcopy(conv.nn)))
 
@@ -327,66 +299,12 @@ def _can_be_messages(parts: list[Any]) -> bool:
     return not any(isinstance(part, _NOT_PER_MESSAGE) for part in activation.modules())
 
 
-def _sir_conv(
-    original: MessagePassing, aggr: str, activation: str | Activation, weights: _Weights, cached: bool = False
-) -> SIRConv:
-    """A `SIRConv` with copies of the weights and with the flow and training mode of the original layer."""
-    source, target = weights.key.size(1), weights.query.size(1)
-    # On the meta device no weights are drawn, which would be replaced below, and torch's random state does not change.
-    with torch.device("meta"):
-        conv = SIRConv(
-            source if source == target else (source, target),
-            weights.relation.size(0),
-            weights.key.size(0),
-            aggr=aggr,
-            activation=activation,
-            edge_dim=None if weights.edge is None else weights.edge.size(1),
-            inner_bias=weights.inner_bias is not None,
-            bias=weights.bias is not None,
-            cached=cached,
-            flow=original.flow,
-        )
-    for name, weight, offset in (
-        ("lin_query", weights.query, weights.inner_bias),
-        ("lin_key", weights.key, None),
-        ("lin_edge", weights.edge, None),
-        ("lin_relation", weights.relation, weights.bias),
-    ):
-        linear = getattr(conv, name)
-        if weight is not None:
-            linear.weight = _parameter(weight)
-        if offset is not None:
-            linear.bias = _parameter(offset)
-    return conv.train(original.training)
-
-
-def _parameter(tensor: Tensor) -> nn.Parameter:
-    return nn.Parameter(tensor.detach().clone())
-
-
 def _bias(linear: Linear | nn.Linear) -> Tensor | None:
     # Both classes annotate their bias as a parameter, although it may be None.
     return linear.bias
-
-
-def _eye(size: int, like: Tensor) -> Tensor:
-    return torch.eye(size, dtype=like.dtype, device=like.device)
 
 
 def _like(original: nn.Module, module: _Module) -> _Module:
     """The module in the training mode of the original layer; its parts keep their own mode."""
     module.training = original.training
     return module
-
-
-def _refuse_weights(conv: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise a `ValueError` for a sparse adjacency with values other than 1.
-
-    EdgeConv and GATv2's scores ignore such values, and SIRConv would use them as edge weights.
-    """
-    graph = args[1] if len(args) > 1 else kwargs.get("edge_index")
-    if conv.edge_dim is None and with_stored_values(graph, None, None, None)[1] is not None:
-        raise ValueError(
-            "edge_index: expected a sparse adjacency with values 1 only, because the converted layer has no edge "
-            "weights, got other values"
-        )

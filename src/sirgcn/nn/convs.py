@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import nn
 
-from sirgcn.nn.baselines import EGC, FAGCN, GAT, GCN, GIN, MLP, PNA, SAGE, GatedGCN, GATv2, Transformer
+from sirgcn.nn.baselines import EGC, FAGCN, GAT, GCN, GIN, MLP, PNA, SAGE, GatedGCN, GATv2, ResGatedGCN, Transformer
 from sirgcn.nn.conv import SIRConv
 from sirgcn.nn.linear import Linear
-from sirgcn.ops.activation import Sigma
+from sirgcn.nn.slopes import make_sigma
 from sirgcn.strict import ConfigError, Probability, Size, check_name, checked
 
 
@@ -107,16 +107,26 @@ def _sir(
     activation: str = "relu",
     sigma_layers: int = 0,
     variant: str = "corrected",
+    context: str | None = None,
+    gated: bool = False,
 ) -> nn.Module:
     """A `SIRConv` whose sigma is the activation and then, `sigma_layers` times, a linear layer and the activation."""
     if sigma_layers < 0:
         raise ValueError(f"sigma_layers: expected at least 0, got {sigma_layers}")
-    parts: list[nn.Module] = [Sigma(activation)]
+    parts: list[nn.Module] = [make_sigma(activation, out_channels)]
     for _ in range(sigma_layers):
-        parts += [Linear(out_channels, out_channels), Sigma(activation)]
+        parts += [Linear(out_channels, out_channels), make_sigma(activation, out_channels)]
     sigma = nn.Sequential(*parts) if sigma_layers else parts[0]
     return SIRConv(
-        in_channels, out_channels, aggr=aggr, activation=sigma, edge_dim=edge_dim, dropout=dropout, variant=variant
+        in_channels,
+        out_channels,
+        aggr=aggr,
+        activation=sigma,
+        edge_dim=edge_dim,
+        dropout=dropout,
+        variant=variant,
+        context=context,
+        gated=gated,
     )
 
 
@@ -224,6 +234,15 @@ CONVS: dict[str, Conv] = {
             extra_inputs=("edge",),
         ),
         Conv(
+            name="res_gated",
+            title="ResGatedGCN",
+            reference="Bresson and Laurent, Residual Gated Graph ConvNets, 2017",
+            formula="A h_u + b + sum sigmoid(D h_u + E h_v) (B h_v + b_B)",
+            complexity=_PER_NODE,
+            build=ResGatedGCN,
+            extra_inputs=("edge",),
+        ),
+        Conv(
             name="transformer",
             title="GraphTransformer",
             reference="Shi et al., Masked Label Prediction, IJCAI 2021; Platonov et al., ICLR 2023",
@@ -251,7 +270,7 @@ CONVS: dict[str, Conv] = {
         ),
     )
 }
-"""Every convolution by its name: the convolutions of the paper's tables, and GatedGCN and an MLP as controls.
+"""Every convolution by its name: those of the paper's tables, GatedGCN and an MLP as controls, and ResGatedGCN.
 
 >>> CONVS["gcn"].title
 'GCN'

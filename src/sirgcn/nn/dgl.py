@@ -11,6 +11,7 @@ _DGL_NAMES = {
     "linear_query": "lin_query",
     "linear_key": "lin_key",
     "linear_edge": "lin_edge",
+    "linear_neigh": "lin_context",
     "linear_relation": "lin_relation",
 }
 
@@ -21,10 +22,12 @@ def from_dgl_state_dict(
     """A state dict of the authors' DGL layers or models under the names of this package.
 
     `linear_query`, `linear_key`, `linear_edge` and `linear_relation` become `lin_query`, `lin_key`, `lin_edge` and
-    `lin_relation`, under any prefix (`convs.0.`). All other entries, such as `activation.weight`, keep their names.
+    `lin_relation`, and `linear_neigh` of SINC-GCN becomes `lin_context`, under any prefix (`convs.0.`). All other
+    entries, such as `activation.weight`, keep their names.
 
     The result loads into `SIRConv(..., variant="published")`. If the authors' corrected code was used (no bias on key
-    and edge, `sym` with out-degrees of the sources), it loads into `SIRConv(...)`.
+    and edge, `sym` with out-degrees of the sources), it loads into `SIRConv(...)`. The layers of SINC-GCN are of this
+    form and load into `SIRConv(..., context=...)`.
 
     Args:
         state_dict: the authors' state dict.

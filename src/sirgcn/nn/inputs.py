@@ -7,7 +7,7 @@ from sirgcn.ops.checks import whole_number
 from sirgcn.ops.rows import Rows
 
 
-def check_message_network(network: object, hidden_channels: int | None, dropout: float) -> None:
+def check_message_network(network: object, hidden_channels: int | None, dropout: float, context: str | None) -> None:
     """Refuse a message network that is no module, and settings that it would have no use for."""
     if network is None:
         return
@@ -17,6 +17,11 @@ def check_message_network(network: object, hidden_channels: int | None, dropout:
         raise ValueError(
             "message_network: replaces the factorised form, so that hidden_channels and dropout "
             "have nothing to act on; put them into the network"
+        )
+    if context is not None:
+        raise ValueError(
+            f"context: adds to the query of the factorised form, which message_network replaces; "
+            f"expected None, got {context!r}"
         )
 
 

@@ -110,8 +110,8 @@ class ConvConfig:
 
     Args:
         name: a name of `CONVS`; `"sir"` is `SIRConv`.
-        options: its options, see `Conv.options`; for `"sir"` these are `aggr`, `activation`, `sigma_layers` and
-            `variant`.
+        options: its options, see `Conv.options`; for `"sir"` these are `aggr`, `activation`, `sigma_layers`,
+            `variant`, `context` and `gated`.
         dropout: inside the convolution.
         self_loops: whether every node is a neighbour of itself; None leaves that to the convolution
             (`Conv.self_loops`).

@@ -1,13 +1,20 @@
-"""When does PyG's own `propagate` have to run? It builds the message of every edge, for whoever wants to see it."""
+"""PyG's own `propagate`: when it has to run, and how its messages are weighed.
+
+It builds the message of every edge, for whoever wants to see it.
+"""
 
 from typing import TYPE_CHECKING
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.aggr.basic import MaxAggregation, SumAggregation
+from torch_geometric.utils import scatter
 
-from sirgcn.ops.activation import Sigma
+from sirgcn.nn.slopes import is_fused
+from sirgcn.ops import rank_one_weights
 from sirgcn.ops.calls import has_hooks, is_exporting, is_touched, is_transformed
+from sirgcn.ops.reference import accumulation_dtype
 
 if TYPE_CHECKING:
     from sirgcn.nn.conv import SIRConv
@@ -58,7 +65,7 @@ def _has_message_hooks(conv: "SIRConv") -> bool:
 
 def _is_observed(network: nn.Module) -> bool:
     """Whether a module that acts on edges has a hook, or is a sigma, computed by its name, with its own `forward`."""
-    if type(network) is Sigma:
+    if is_fused(network):
         return is_touched(network)
     # Tiles of edges are differentiated one by one: the hook of a weight would see the gradient of each tile.
     return any(map(has_hooks, network.modules())) or any(weight._backward_hooks for weight in network.parameters())
@@ -86,3 +93,30 @@ def _is_generated(propagate: object, cls: type) -> bool:
         return True
     module = getattr(propagate, "__module__", None)
     return any(module == f"{base.__module__}_{base.__name__}_propagate" for base in cls.__mro__)
+
+
+def degree_weights(
+    reduction: str, ends: Tensor, sizes: tuple[int, int], dtype: torch.dtype
+) -> tuple[Tensor | None, Tensor | None]:
+    """The weights of a reduction: a_u of every target, and b_v of every edge's source; None where all are 1.
+
+    Args:
+        reduction: `"sum"`, `"mean"`, `"sym"`, `"sym_in"` or `"max"`.
+        ends: the source and the target of every edge, `[2, E]`.
+        sizes: the numbers of source and target nodes.
+        dtype: the dtype of the messages.
+    """
+    (source, target), (num_sources, num_targets) = ends, sizes
+    if reduction == "sym_in" and num_sources != num_targets:
+        raise ValueError(
+            f"reduce: sym_in weighs by in-degrees at both ends and needs one set of nodes, "
+            f"got {num_sources} sources and {num_targets} targets"
+        )
+    if reduction not in ("mean", "sym", "sym_in"):
+        return None, None
+    ones = torch.ones_like(target)
+    in_degree = scatter(ones, target, dim_size=num_targets)
+    source_degree = scatter(ones, source, dim_size=num_sources) if reduction == "sym" else in_degree
+    # A degree above 65,504 is infinite in float16.
+    of_target, of_source = rank_one_weights(reduction, in_degree, source_degree, accumulation_dtype(dtype))
+    return of_target, None if of_source is None else of_source.index_select(0, source)

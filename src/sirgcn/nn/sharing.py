@@ -22,8 +22,8 @@ from sirgcn.nn.blocks import LayerInputs, Residual, Skip
 from sirgcn.nn.conv import SIRConv
 from sirgcn.nn.dropout import can_drop
 from sirgcn.nn.encoder import CategoricalEncoder
+from sirgcn.nn.slopes import is_fused
 from sirgcn.ops import Neighbors
-from sirgcn.ops.activation import Sigma
 from sirgcn.ops.calls import is_plain_call, is_touched
 from sirgcn.ops.parts import is_in_place, is_row_by_row
 from sirgcn.ops.rows import Rows, look_up
@@ -200,12 +200,20 @@ def _is_equal_on_kinds(block: Residual) -> bool:
 
 def _is_sum_of_sigma(conv: SIRConv) -> bool:
     """Whether a convolution weighs edges by degrees only, and computes sigma by its name, without dropout."""
-    lins = [lin for lin in (conv.lin_query, conv.lin_key, conv.lin_edge, conv.lin_relation) if lin is not None]
+    projections = (
+        conv.lin_query,
+        conv.lin_key,
+        conv.lin_edge,
+        conv.lin_context,
+        conv.lin_value,
+        conv.lin_relation,
+    )
+    lins = [lin for lin in projections if lin is not None]
     return (
         conv.aggr != "max"
         and conv.message_network is None
         and conv.lin_residual is None
-        and type(conv.activation) is Sigma
+        and is_fused(conv.activation)
         and not (conv.training and conv.dropout)
         and not conv.cached
         and conv.flow == "source_to_target"

@@ -65,6 +65,9 @@ _TABLE: dict[str, tuple[_Function, _Function]] = {
 ACTIVATIONS: tuple[str, ...] = tuple(_TABLE)
 """The names that `sir_aggregate` and `SIRConv` know as sigma."""
 
+LEARNED: tuple[str, ...] = ("prelu",)
+"""The names of activations with parameters. `SIRConv` knows them too, because it owns the parameters."""
+
 _DEFAULT_SLOPE = 0.01  # as torch.nn.LeakyReLU
 _SPEC = re.compile(r"(?P<name>\w+)(?:\((?P<slope>[^()]*)\))?")
 
@@ -98,6 +101,11 @@ class Activation:
             raise TypeError(
                 f"activation: expected a name or an Activation, got {type(spec).__name__}; "
                 f"only SIRConv and tiled_aggregate accept a module"
+            )
+        if spec.strip() in LEARNED:
+            raise ValueError(
+                f"activation: only SIRConv can have {spec.strip()}, whose slopes are parameters of the layer; "
+                f"expected one of {', '.join(ACTIVATIONS)}"
             )
         match = _SPEC.fullmatch(spec.strip())
         if match is None or match["name"] not in _TABLE:

@@ -1,4 +1,4 @@
-"""`sir_aggregate`: the checks, the weights, the call of a backend and its autograd function."""
+"""`sir_aggregate`: the call of a backend and its autograd function."""
 
 from typing import Any
 
@@ -8,12 +8,13 @@ from torch import Tensor
 
 from sirgcn.ops import operators
 from sirgcn.ops.activation import Activation
-from sirgcn.ops.arguments import check_edge, check_nodes, check_width
-from sirgcn.ops.backend import BACKENDS, choose_backend
-from sirgcn.ops.calls import are_saved_tensors_hooked, is_traced, is_transformed
+from sirgcn.ops.backend import BACKENDS
+from sirgcn.ops.calls import are_saved_tensors_hooked, is_traced
+from sirgcn.ops.gated import gated_aggregate
 from sirgcn.ops.gradients import once_differentiable
 from sirgcn.ops.neighbors import Neighbors
-from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype, cast
+from sirgcn.ops.prepare import GATES, prepare
+from sirgcn.ops.reference import EdgeTerms, Needs, cast
 
 
 def sir_aggregate(
@@ -25,10 +26,15 @@ def sir_aggregate(
     activation: str | Activation = "relu",
     reduce: str = "sum",
     backend: str | None = None,
+    value: Float[Tensor, "*batch sources d"] | None = None,
 ) -> Float[Tensor, "*batch targets d"]:
     r"""The sum of contextualised messages over every neighbourhood (Eq. 11 of the paper, before W_R).
 
     .. math:: out_u = a_u \sum_{v \in N(u)} w_{uv} \, b_v \, \sigma(q_u + k_v + e_{uv})
+
+    With a value, sigma is a gate of what the neighbour sends:
+
+    .. math:: out_u = a_u \sum_{v \in N(u)} w_{uv} \, b_v \, \sigma(q_u + k_v + e_{uv}) \odot v_v
 
     Args:
         query: q, one row per target node. With a leading batch dimension (`[B, targets, d]`), B signals share the
@@ -41,46 +47,27 @@ def sir_aggregate(
         activation: sigma, a name of the table such as `"relu"` or `"leaky_relu(0.2)"`.
         reduce: `"sum"` (a = b = 1), `"mean"` (a = 1 / in-degree of u), `"sym"` (a = in-degree of u to the power -1/2,
             b = out-degree of v to the power -1/2), `"sym_in"` (as sym with the in-degree of v); degrees at least 1.
+            With a value also `"gates"`: in every channel, a = 1 / (the sum of w * sigma(q + k + e) + 1e-6), b = 1.
         backend: a name from `backends()`; None chooses the best available one.
+        value: v, one row per source node; None stands for messages without a value.
 
-    Query, key and edge term of different dtypes are promoted to one dtype, and edge_weight is cast to it. Sums of half
-    precision are computed in float32. A target without neighbours gets 0. Query, key, edge (or its table) and
-    edge_weight get gradients. A second derivative raises.
+    Query, key, value and edge term of different dtypes are promoted to one dtype, and edge_weight is cast to it. Sums
+    of half precision are computed in float32. A target without neighbours gets 0. Query, key, value, edge (or its
+    table) and edge_weight get gradients. A second derivative raises.
 
     >>> path = Neighbors.from_edge_index(torch.tensor([[0, 1], [1, 2]]), 3)
     >>> h = torch.tensor([[1.0], [-3.0], [4.0]])
     >>> sir_aggregate(h, h, path).flatten().tolist()
     [0.0, 0.0, 1.0]
+    >>> sir_aggregate(h, h, path, value=10 * h).flatten().tolist()
+    [0.0, 0.0, -30.0]
     """
-    if is_transformed():
-        raise RuntimeError(
-            "sir_aggregate: torch.func transforms and forward-mode derivatives are not supported; "
-            "SIRConv takes the plain PyG route under them"
-        )
-    sigma = Activation.parse(activation)
-    check_nodes(query, key, neighbors, max_dim=3)
-    check_width(query, key)
-    table, edge_type = check_edge(edge, edge_weight, neighbors, query.size(-1))
-    name = choose_backend(
-        backend, query.device, {"query": query, "key": key, "edge": table, "edge_weight": edge_weight}
-    )
-    dtype = torch.promote_types(query.dtype, key.dtype)
-    if table is not None:
-        dtype = torch.promote_types(dtype, table.dtype)
-        table = cast(table, dtype)
-    query, key = cast(query, dtype), cast(key, dtype)
-    weight_dtype = accumulation_dtype(dtype)
-    if edge_weight is not None:
-        edge_weight = cast(edge_weight, weight_dtype)
-    batch, width = query.shape[:-2], query.size(-1)
-    if batch:
-        # sigma acts on each channel by itself, so B signals of d channels are one signal of B * d channels.
-        query, key = (x.movedim(-2, 0).flatten(1) for x in (query, key))
-        table = None if table is None else table.repeat(1, batch.numel())
-    target_weight, source_weight = neighbors.weights(reduce, weight_dtype)
-    terms = EdgeTerms(table, edge_type, edge_weight, target_weight, source_weight)
-    out = _dispatch(query, key, neighbors, terms, sigma, name)
-    return out.unflatten(1, (*batch, width)).movedim(0, -2) if batch else out
+    if value is not None:
+        return gated_aggregate(query, key, value, neighbors, edge, edge_weight, activation, reduce, backend)
+    if reduce == GATES:
+        raise ValueError(f"reduce: {GATES} divides by the sum of the gates, and expects a value, got None")
+    call = prepare((query, key), neighbors, edge, edge_weight, activation, reduce, backend)
+    return call.restored(_dispatch(*call.nodes, neighbors, call.terms, call.activation, call.backend))
 
 
 def _dispatch(

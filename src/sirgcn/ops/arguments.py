@@ -12,11 +12,22 @@ from sirgcn.ops.door import opened
 from sirgcn.ops.neighbors import Neighbors
 
 
-def check_nodes(query: Tensor, key: Tensor, neighbors: Neighbors, max_dim: float = math.inf) -> None:
+def check_nodes(
+    query: Tensor,
+    key: Tensor,
+    neighbors: Neighbors,
+    max_dim: float = math.inf,
+    value: Tensor | None = None,
+    start: Tensor | None = None,
+) -> None:
     """Refuse node terms that are not floating-point tensors with one row per node of the graph."""
     if not isinstance(neighbors, Neighbors):
         raise TypeError(f"neighbors: expected Neighbors, got {type(neighbors).__name__}")
-    for name, tensor, rows in (("query", query, neighbors.num_targets), ("key", key, neighbors.num_sources)):
+    targets, sources = neighbors.num_targets, neighbors.num_sources
+    terms = [("query", query, targets), ("key", key, sources)]
+    terms += [] if value is None else [("value", value, sources)]
+    terms += [] if start is None else [("start", start, targets)]
+    for name, tensor, rows in terms:
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name}: expected a tensor, got {type(tensor).__name__}")
         if not tensor.is_floating_point():
@@ -25,13 +36,15 @@ def check_nodes(query: Tensor, key: Tensor, neighbors: Neighbors, max_dim: float
             raise ValueError(f"{name}: expected shape [nodes, d] or [batch, nodes, d], got {list(tensor.shape)}")
         if tensor.size(-2) != rows:
             raise ValueError(f"{name}: expected {rows} rows, one per node of {neighbors}, got {tensor.size(-2)}")
-    check_devices({"query": query, "key": key, "neighbors": neighbors})
+    check_devices({**{name: tensor for name, tensor, _ in terms}, "neighbors": neighbors})
 
 
-def check_width(query: Tensor, key: Tensor) -> None:
-    """Refuse a key that cannot be added to the query."""
-    if query.size(-1) != key.size(-1) or query.shape[:-2] != key.shape[:-2]:
-        raise ValueError(f"key: expected the channels and batch of query, {list(query.shape)}, got {list(key.shape)}")
+def check_width(query: Tensor, other: Tensor, name: str = "key") -> None:
+    """Refuse a node term that does not fit the channels and the batch of the query."""
+    if query.size(-1) != other.size(-1) or query.shape[:-2] != other.shape[:-2]:
+        raise ValueError(
+            f"{name}: expected the channels and batch of query, {list(query.shape)}, got {list(other.shape)}"
+        )
 
 
 def check_edge(

@@ -14,8 +14,20 @@ from sirgcn.ops.calls import is_compiling, is_traced
 from sirgcn.ops.checks import check_known
 from sirgcn.ops.door import why_closed
 from sirgcn.ops.native import backend as native_backend
+from sirgcn.ops.native import gated as native_gated
 from sirgcn.ops.neighbors import Neighbors
-from sirgcn.ops.reference import EdgeTerms, Needs
+from sirgcn.ops.reference import EdgeTerms, Ends, Gate, GatedSums, Needs
+
+
+@dataclass(frozen=True)
+class GatedPasses:
+    """The two passes of messages with a value, with the signatures of the reference's `gated_` functions."""
+
+    forward: Callable[[Ends, Neighbors, EdgeTerms, Gate, bool], GatedSums]
+    backward: Callable[
+        [Tensor, Ends, GatedSums, Neighbors, EdgeTerms, Gate, Needs, tuple[Tensor, Tensor]],
+        tuple[Tensor | None, Tensor | None],
+    ]
 
 
 @dataclass(frozen=True)
@@ -28,6 +40,7 @@ class Backend:
         unavailable: the reason why it is not available here; None where it is available.
         reads_memory: whether it reads memory by its address and not through operators of torch. Such a backend works
             on plain tensors only.
+        gated: the passes of messages with a value; None for a backend that knows no value.
     """
 
     forward: Callable[[Tensor, Tensor, Neighbors, EdgeTerms, Activation, bool], tuple[Tensor, Tensor | None]]
@@ -38,15 +51,27 @@ class Backend:
     devices: tuple[str, ...] = ()
     unavailable: str | None = None
     reads_memory: bool = True
+    gated: GatedPasses | None = None
 
 
 # The default is the first backend that can run.
 BACKENDS: dict[str, Backend] = {
-    "native": Backend(native_backend.forward, native_backend.backward, ("cpu",), native.UNAVAILABLE),
+    "native": Backend(
+        native_backend.forward,
+        native_backend.backward,
+        ("cpu",),
+        native.UNAVAILABLE,
+        gated=GatedPasses(native_gated.forward, native_gated.backward),
+    ),
     "triton": Backend(
         triton_backend.forward, triton_backend.backward, triton_backend.DEVICES, triton_backend.UNAVAILABLE
     ),
-    "reference": Backend(reference.forward, reference.backward, reads_memory=False),
+    "reference": Backend(
+        reference.forward,
+        reference.backward,
+        reads_memory=False,
+        gated=GatedPasses(reference.gated_forward, reference.gated_backward),
+    ),
 }
 
 
@@ -60,7 +85,10 @@ def backends() -> dict[str, str | None]:
 
 
 def choose_backend(
-    backend: str | None, device: torch.device | None = None, tensors: Mapping[str, Tensor | None] | None = None
+    backend: str | None,
+    device: torch.device | None = None,
+    tensors: Mapping[str, Tensor | None] | None = None,
+    is_gated: bool = False,
 ) -> str:
     """The name of the backend for a device and for tensors.
 
@@ -72,21 +100,23 @@ def choose_backend(
         device: the device; None stands for any device.
         tensors: the tensors by the names of their arguments; None stands for any tensors. A backend that reads memory
             by its address cannot read a tensor whose values lie elsewhere, such as a subclass.
+        is_gated: whether the messages have a value.
 
     >>> choose_backend("reference")
     'reference'
     """
     if backend is not None:
         check_known("backend", backend, BACKENDS)
-        reason = _why_not(backend, device, tensors)
+        reason = _why_not(backend, device, tensors, is_gated)
         if reason is not None:
             raise RuntimeError(f"backend: {backend} is not available here: {reason}")
         return backend
     for name in BACKENDS:
-        reason = _why_not(name, device, tensors)
+        reason = _why_not(name, device, tensors, is_gated)
         if reason is None:
             return name
-        if not _is_elsewhere(name, device) and not is_compiling():
+        knows_value = not is_gated or BACKENDS[name].gated is not None
+        if knows_value and not _is_elsewhere(name, device) and not is_compiling():
             _warn_of_fallback(name, reason)
     raise AssertionError("the reference runs on every device")
 
@@ -97,11 +127,15 @@ def _is_elsewhere(name: str, device: torch.device | None) -> bool:
     return device is not None and bool(devices) and device.type not in devices
 
 
-def _why_not(name: str, device: torch.device | None, tensors: Mapping[str, Tensor | None] | None) -> str | None:
+def _why_not(
+    name: str, device: torch.device | None, tensors: Mapping[str, Tensor | None] | None, is_gated: bool
+) -> str | None:
     """The reason why a backend cannot run on a device or on tensors; None where it can."""
     entry = BACKENDS[name]
     if entry.unavailable is not None:
         return entry.unavailable
+    if is_gated and entry.gated is None:
+        return "it has no messages with a value"
     if _is_elsewhere(name, device):
         return f"it works on {' and '.join(entry.devices)}, not on {device}"
     if entry.reads_memory and tensors is not None:

@@ -14,7 +14,7 @@ from sirgcn.ops.neighbors import Grouping, Neighbors
 from sirgcn.ops.reference import EdgeTerms, Needs, accumulation_dtype
 
 
-def _checked(query: Tensor, key: Tensor, graph: Sequence[Tensor], terms: EdgeTerms) -> tuple[Neighbors, EdgeTerms]:
+def checked_graph(query: Tensor, key: Tensor, graph: Sequence[Tensor], terms: EdgeTerms) -> tuple[Neighbors, EdgeTerms]:
     """The graph and the edge terms of an operator, with every index checked.
 
     A traced graph was not checked when it was built, and C does not check indices at all.
@@ -41,7 +41,7 @@ def aggregate(
     backend: str,
     save: bool,
 ) -> tuple[Tensor, Tensor]:
-    neighbors, terms = _checked(
+    neighbors, terms = checked_graph(
         query, key, graph, EdgeTerms(edge, edge_type, edge_weight, target_weight, source_weight)
     )
     out, slopes = BACKENDS[backend].forward(query, key, neighbors, terms, Activation(activation, slope), save)
@@ -64,7 +64,7 @@ def _aggregate_backward(
     slope: float,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    neighbors, terms = _checked(
+    neighbors, terms = checked_graph(
         query, key, graph, EdgeTerms(edge, edge_type, edge_weight, target_weight, source_weight)
     )
     grad_key, grad_edge, grad_weight = BACKENDS[backend].backward(

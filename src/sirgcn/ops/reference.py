@@ -36,6 +36,39 @@ class Needs(NamedTuple):
     edge_weight: bool
 
 
+class Ends(NamedTuple):
+    """What a gated message reads of its two nodes. `start`, one row per target, is what the output begins with."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    start: Tensor | None
+
+
+class Gate(NamedTuple):
+    """The gate sigma(z) of a message, and whether the sum of messages is divided by the sum of their gates."""
+
+    activation: Activation
+    is_normalized: bool
+
+
+GATE_EPSILON = 1e-6
+"""What is added to a sum of gates before it divides, as GatedGCN does."""
+
+
+class GatedSums(NamedTuple):
+    """What the forward pass of gated messages returns. All but the output is for the backward pass.
+
+    The gradient of the query is grad_u * slopes_u. With a normalised gate, `mean` is the output without its start, and
+    `share` is 1 / (the sum of gates + `GATE_EPSILON`). The last three are in the accumulation dtype.
+    """
+
+    out: Tensor
+    slopes: Tensor | None = None
+    mean: Tensor | None = None
+    share: Tensor | None = None
+
+
 def forward(
     query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms, activation: Activation, save: bool
 ) -> tuple[Tensor, Tensor | None]:
@@ -76,6 +109,66 @@ def backward(
         rank_one = _weight(neighbors, terms._replace(edge_weight=None))
         grad_weight = (incoming * rank_one * activation(z)).sum(1)
     return _sum_into(source, grad_z, key.size(0)), grad_edge, grad_weight
+
+
+def gated_forward(ends: Ends, neighbors: Neighbors, terms: EdgeTerms, gate: Gate, save: bool) -> GatedSums:
+    """out_u = start_u + a_u * sum over v in N(u) of w_uv * b_v * sigma(q_u + k_v + e_uv) * v_v, channel by channel.
+
+    With a normalised gate, a_u is 1 / (`GATE_EPSILON` + the sum of w_uv * b_v * sigma(q_u + k_v + e_uv)).
+    """
+    neighbors.check_frozen()
+    source, target = neighbors.edge_index
+    rows, sigma = ends.query.size(0), gate.activation
+    z, weight = _before_activation(ends.query, ends.key, neighbors, terms), _weight(neighbors, terms)
+    value = ends.value.to(z.dtype).index_select(0, source)
+    gates, slope = sigma(z) * weight, sigma.derivative(z) * weight
+    total = _sum_into(target, gates * value, rows)
+    slopes = _sum_into(target, slope * value, rows) if save else None
+    share = None
+    if gate.is_normalized:
+        share = 1 / (_sum_into(target, gates, rows) + GATE_EPSILON)
+        total = total * share
+        slopes = None if slopes is None else (slopes - total * _sum_into(target, slope, rows)) * share
+    out = total if ends.start is None else total + ends.start.to(total.dtype)
+    kept = (slopes, total.clone() if gate.is_normalized else None, share) if save else (None, None, None)
+    return GatedSums(out.to(ends.query.dtype), *kept)
+
+
+def gated_backward(
+    grad: Tensor,
+    ends: Ends,
+    sums: GatedSums,
+    neighbors: Neighbors,
+    terms: EdgeTerms,
+    gate: Gate,
+    needs: Needs,
+    into: tuple[Tensor, Tensor],
+) -> tuple[Tensor | None, Tensor | None]:
+    """Write the gradients of key and value into two tensors, and return those of edge (or its table) and edge_weight.
+
+    All of them are in the accumulation dtype.
+    """
+    neighbors.check_frozen()
+    source, target = neighbors.edge_index
+    z = _before_activation(ends.query, ends.key, neighbors, terms)
+    grad, weight = grad.to(z.dtype), _weight(neighbors, terms)
+    if sums.share is not None:
+        grad = grad * sums.share
+    incoming = grad.index_select(0, target)
+    grad_gate = incoming * ends.value.to(z.dtype).index_select(0, source)
+    if sums.mean is not None:
+        grad_gate = grad_gate - (grad * sums.mean).index_select(0, target)
+    gates = gate.activation(z)
+    grad_z = grad_gate * weight * gate.activation.derivative(z)
+    into[0].copy_(_sum_into(source, grad_z, ends.key.size(0)))
+    into[1].copy_(_sum_into(source, incoming * weight * gates, ends.value.size(0)))
+    grad_edge = grad_weight = None
+    if terms.edge is not None and needs.edge:
+        grad_edge = grad_z if terms.edge_type is None else _sum_into(terms.edge_type, grad_z, terms.edge.size(0))
+    if needs.edge_weight:
+        rank_one = _weight(neighbors, terms._replace(edge_weight=None))
+        grad_weight = (grad_gate * rank_one * gates).sum(1)
+    return grad_edge, grad_weight
 
 
 def _before_activation(query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms) -> Tensor:

@@ -184,12 +184,13 @@ class Cell:
     def command(self) -> str:
         """The command that runs this cell; empty for a cell of neither the paper nor our runs."""
         changes: list[str] = []
-        if self.table.number is not None and any(row.model == self.model for row in self.table.rows):
-            start, model = ["reproduce", f"table{self.table.number}"], self.model
+        if self.table.paper and any(row.model == self.model for row in self.table.rows):
+            start, model = ["reproduce", self.table.argument], self.model
         elif self.all_runs:
             name, changes = split_name(self.all_runs[0].experiment)
             changes = self.all_runs[0].record.get("overrides", changes)
-            start = ["reproduce", name if name in packaged() else f"{name}.toml"]
+            verb = "search" if self.all_runs[0].record.get("search") else "reproduce"
+            start = [verb, name if name in packaged() else f"{name}.toml"]
             model = self.all_runs[0].model
         else:
             return ""

@@ -1,4 +1,7 @@
-"""What the paper claims: every figure of its eight tables, read strictly from the files `sirgcn/paper/*.toml`."""
+"""What papers claim, read strictly from the files `sirgcn/paper/*.toml`.
+
+These are every figure of the eight tables of SIR-GCN's paper, and the scores of its successor, SINC-GCN.
+"""
 
 import re
 import tomllib
@@ -12,6 +15,7 @@ from sirgcn.strict import ConfigError, check_name, from_dict
 METRICS = {
     "accuracy": "accuracy",
     "class_accuracy": "class-averaged accuracy",
+    "balanced_accuracy": "balanced accuracy",
     "f1": "macro F1",
     "roc_auc": "ROC-AUC",
     "average_precision": "average precision",
@@ -29,30 +33,36 @@ The report never loads torch, so it cannot ask `sirgcn.data.METRICS`; a test com
 Sort = Literal["training", "inference", "step", "growth"]
 """The sorts of experiments that fill tables, by the name in an experiment file."""
 
-_PRINTED = re.compile(r"(\d+(?:\.(\d+))?) ± (\d+(?:\.(\d+))?)")
+_PRINTED = re.compile(r"(\d+(?:\.(\d+))?)(?: ± (\d+(?:\.(\d+))?))?")
 
 
 @dataclass(frozen=True)
 class Claim:
     """A published figure, mean ± standard deviation, with the number of decimals in which the paper prints it.
 
+    The standard deviation is None where the paper does not print it.
+
     >>> print(Claim(0.1, 0.0, decimals=2))
     0.10 ± 0.00
     """
 
     mean: float
-    std: float
+    std: float | None
     decimals: int
 
     def __str__(self) -> str:
-        return f"{self.mean:.{self.decimals}f} ± {self.std:.{self.decimals}f}"
+        mean = f"{self.mean:.{self.decimals}f}"
+        return mean if self.std is None else f"{mean} ± {self.std:.{self.decimals}f}"
 
     @property
-    def interval(self) -> tuple[float, float]:
+    def interval(self) -> tuple[float, float] | None:
         """The widest mean ± 2 std that the printed digits can stand for: 0.10 ± 0.00 gives [0.085, 0.115].
 
-        Mean and std are both rounded by at most half a unit of the last digit, `h`: mean ± (2 (std + h) + h).
+        Mean and std are both rounded by at most half a unit of the last digit, `h`: mean ± (2 (std + h) + h). Without a
+        published std there is no interval.
         """
+        if self.std is None:
+            return None
         half = 0.5 * 10.0**-self.decimals
         reach = 2 * (self.std + half) + half
         return self.mean - reach, self.mean + reach
@@ -114,18 +124,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper, or (where `number` is None) the table of an experiment that the paper does not have.
+    """A table of a paper, or (where `paper` is empty) the table of an experiment that no paper has.
 
     Args:
-        number: the number of the table in the paper.
+        number: the number of the table in SIR-GCN's paper. None for all other tables.
         sort: the sort of experiment that fills the table. Scores are judged against the published interval. Times are
             compared as ratios to SIR-GCN, because machines differ. The growth of a layer is compared with a formula.
-        label: the label in LaTeX, or the name of the experiment.
+        label: the label in LaTeX. Without a number it is the name of the table.
         caption: the caption as printed.
         columns: the columns, from left to right.
         rows: the rows, from top to bottom.
         note: the paper's note below the table.
-        source: the publications from which the paper takes the rows other than SIR-GCN.
+        source: the publications from which the paper takes the rows other than its own model's.
+        paper: the model of the paper that claims the figures. Empty for a table without claims.
+        variant: the variant of `SIRConv` behind the claims.
 
     >>> load_claims()[0].title
     'Table 1'
@@ -139,6 +151,8 @@ class Table:
     rows: tuple[Row, ...]
     note: str = ""
     source: str = ""
+    paper: str = ""
+    variant: str = "published"
 
     def __post_init__(self) -> None:
         models = [row.model for row in self.rows]
@@ -148,7 +162,7 @@ class Table:
             if len(row.cells) != len(self.columns):
                 raise ConfigError(f"{row.model}: expected {len(self.columns)} cells, got {len(row.cells)}")
         for column in self.columns:
-            if self.number is not None:
+            if self.paper:
                 check_name(f"{column.name}: metric", column.metric, METRICS)
             if column.best:
                 check_name(f"{column.name}: best", column.best, models)
@@ -157,8 +171,18 @@ class Table:
 
     @property
     def title(self) -> str:
-        """`Table 3`, or the name of the experiment."""
+        """`Table 3`, or the name of the table."""
         return f"Table {self.number}" if self.number is not None else self.label
+
+    @property
+    def key(self) -> int | str:
+        """What experiments and records call the table: its number, or its name."""
+        return self.label if self.number is None else self.number
+
+    @property
+    def argument(self) -> str:
+        """What `sirgcn reproduce` calls the table: `table3`, or its name."""
+        return self.label if self.number is None else f"table{self.number}"
 
     @property
     def full_title(self) -> str:
@@ -179,7 +203,9 @@ class Table:
 
 
 def load_claims() -> tuple[Table, ...]:
-    """The paper's eight tables: 1 to 5 are results, 6 and 7 run times, 8 is complexities.
+    """The tables of SIR-GCN's paper, in their order, and then those of SINC-GCN's.
+
+    Of the eight tables of SIR-GCN's paper, 1 to 5 are results, 6 and 7 run times, 8 is complexities.
 
     >>> table = load_claims()[1]
     >>> print(table.caption, table.claims["GIN", "c=2"])
@@ -187,10 +213,11 @@ def load_claims() -> tuple[Table, ...]:
     """
     folder = files("sirgcn") / "paper"
     names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".toml"))
-    tables = tuple(from_dict(Table, tomllib.loads((folder / name).read_text("utf-8")), name) for name in names)
-    if [table.number for table in tables] != list(range(1, 9)):
+    tables = [from_dict(Table, tomllib.loads((folder / name).read_text("utf-8")), name) for name in names]
+    numbered = sorted((table for table in tables if table.number is not None), key=lambda table: table.key)
+    if [table.number for table in numbered] != list(range(1, 9)):
         raise ConfigError(f"paper: expected tables 1 to 8 in table1.toml to table8.toml, got {', '.join(names)}")
-    return tables
+    return (*numbered, *(table for table in tables if table.number is None))
 
 
 def plain_formula(latex: str) -> str:
@@ -236,6 +263,7 @@ def _check_different(what: str, names: list[str]) -> None:
 
 def _claim(cell: str, where: str) -> Claim:
     match = _PRINTED.fullmatch(cell)
-    if match is None or len(match[2] or "") != len(match[4] or ""):
+    if match is None or (match[3] and len(match[2] or "") != len(match[4] or "")):
         raise ConfigError(f"{where}: expected a figure such as '0.10 ± 0.00', got {cell!r}")
-    return Claim(float(match[1]), float(match[3]), len(match[2] or ""))
+    std = None if match[3] is None else float(match[3])
+    return Claim(float(match[1]), std, len(match[2] or ""))

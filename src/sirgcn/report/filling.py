@@ -1,4 +1,4 @@
-"""The paper's tables filled with our runs. This is the one place that chooses the presenter of a table."""
+"""The tables of papers filled with our runs. This is the one place that chooses the presenter of a table."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
@@ -28,10 +28,10 @@ _SORT_OF_METRIC: dict[str, Sort] = {"seconds": "inference", "step_seconds": "ste
 
 
 def compare(runs: Iterable[Run]) -> tuple[Comparison, ...]:
-    """Sort runs into the paper's eight tables, then into a table per experiment that the paper does not have.
+    """Sort runs into the tables of `load_claims`, then into a table per experiment that no paper has.
 
     - The times of training steps of all packaged experiments are in one table.
-    - Runs of the published variant fill the paper's rows.
+    - Runs of the variant behind the claims fill the paper's rows.
     - Another variant, or a model that the table lacks, gets a row of its own below.
     - Full and reduced runs are never mixed: full runs count where there are any.
 
@@ -45,11 +45,13 @@ def compare(runs: Iterable[Run]) -> tuple[Comparison, ...]:
     for run in runs:
         name = STEPS if run.is_step and run.experiment in packaged() else run.experiment
         by_table[name if run.table is None else run.table].append(run)
-    found = [_filled(table, by_table.pop(number, [])) for number, table in enumerate(load_claims(), start=1)]
+    claimed = load_claims()
+    found = [_filled(table, by_table.pop(table.key, [])) for table in claimed]
     for key, own in by_table.items():
-        if isinstance(key, int):
-            raise ConfigError(f"{own[0].experiment}: table: expected 1 to {len(found)}, got {key}")
-        found.append(_filled(_own_table(key, own), own))
+        if own[0].table is not None:
+            known = ", ".join(str(table.key) for table in claimed)
+            raise ConfigError(f"{own[0].experiment}: table: expected one of {known}, got {key}")
+        found.append(_filled(_own_table(str(key), own), own))
     return tuple(found)
 
 
@@ -89,8 +91,8 @@ def _rows(table: Table, titles: Iterable[str]) -> list[Row]:
 
 
 def _title(table: Table, run: Run) -> str:
-    is_published = table.number is None or run.variant == "published"
-    return run.model if is_published else f"{run.model} ({run.variant})"
+    is_claimed = not table.paper or run.variant == table.variant
+    return run.model if is_claimed else f"{run.model} ({run.variant})"
 
 
 def _cell(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sirgcn.report.cells import MARKS, OURS, Cell
+from sirgcn.report.cells import MARKS, Cell
 from sirgcn.report.claims import Column, Row, Table
 from sirgcn.report.runs import Run
 from sirgcn.report.sheets import Entry, Fact, Sheet, Styled
@@ -184,7 +184,7 @@ def _notes_on_runs(comparison: Comparison) -> list[Fact]:
 
 
 def _notes_of_the_paper(table: Table) -> list[Fact]:
-    notes = [Fact(f"Source of the paper's rows other than {OURS}", table.source)] * bool(table.source)
+    notes = [Fact(f"Source of the paper's rows other than {table.paper}", table.source)] * bool(table.source)
     return notes + [Fact("The paper's note", table.note.replace("$", ""))] * bool(table.note)
 
 

@@ -29,7 +29,7 @@ class Run:
     """
 
     experiment: str
-    table: int | None
+    table: int | str | None
     variant: str
     column: str
     model: str

@@ -73,8 +73,8 @@ def _fields(cell: Cell) -> dict[str, str]:
 def _published(cell: Cell) -> dict[str, str]:
     if cell.claim is None:
         return {"paper_mean": plain_formula(cell.printed), "paper_std": ""}
-    decimals = cell.claim.decimals
-    return {"paper_mean": f"{cell.claim.mean:.{decimals}f}", "paper_std": f"{cell.claim.std:.{decimals}f}"}
+    mean, _, std = str(cell.claim).partition(" ± ")
+    return {"paper_mean": mean, "paper_std": std}
 
 
 def _ours(cell: Cell) -> dict[str, str]:

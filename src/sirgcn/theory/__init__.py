@@ -28,6 +28,12 @@ from sirgcn.theory.multisets import (
     neighborhood_distance,
     neighborhood_hash,
 )
+from sirgcn.theory.neighbourhoods import (
+    context_dependence,
+    count_signatures,
+    count_values,
+    without_repetitions,
+)
 from sirgcn.theory.pseudometrics import (
     Features,
     Pseudometric,
@@ -83,6 +89,9 @@ __all__ = [
     "circulant",
     "collisions",
     "conditionally_positive_definite",
+    "context_dependence",
+    "count_signatures",
+    "count_values",
     "discrete",
     "distance_matrix",
     "distinct_nodes",
@@ -118,5 +127,6 @@ __all__ = [
     "squared_score",
     "table_distance",
     "violating_example",
+    "without_repetitions",
     "wl_test",
 ]

@@ -287,7 +287,8 @@ def test_the_docs_give_generated_graphs_the_sizes_of_the_catalogue() -> None:
     # That of DictionaryLookup is given in n.
     assert found.pop("dictionary_lookup") == ()
     assert found == {
-        name: DATASETS[name].size[1:] for name in ("hetero_edge_count", "pattern", "cluster", "mnist", "cifar10")
+        name: DATASETS[name].size[1:]
+        for name in ("hetero_edge_count", "unique_signature", "pattern", "cluster", "mnist", "cifar10")
     }
 
 

@@ -9,16 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data
 
-from sirgcn.data import DataError, Task, dictionary_lookup, hetero_edge_count
-from sirgcn.data.sets.synthetic import dictionary_lookup_task, hetero_edge_count_task
+from sirgcn.data import DataError, Task, dictionary_lookup, hetero_edge_count, unique_signature
+from sirgcn.data.sets.synthetic import dictionary_lookup_task, hetero_edge_count_task, unique_signature_task
 from sirgcn.strict import ConfigError
 
 Generator = Callable[..., list[Data]]
 
+
+def signatures(r: int, num_graphs: int = 5000, seed: int = 0) -> list[Data]:
+    return unique_signature(0.5, r, num_graphs, seed)
+
+
 sizes = st.integers(1, 8)
 counts = st.integers(1, 5)
 seeds = st.integers(0, 2**63)
-generators = st.sampled_from([dictionary_lookup, hetero_edge_count])
+generators = st.sampled_from([dictionary_lookup, hetero_edge_count, signatures])
 
 
 def fields(graphs: Sequence[Data]) -> list[dict[str, list[Any]]]:
@@ -102,6 +107,32 @@ def test_edges_are_distinct_pairs_in_the_stated_number(c: int, num_graphs: int, 
         assert n * n // 4 <= len(edges) <= n * n
 
 
+@given(st.floats(0, 1), st.integers(1, 7), counts, seeds, st.integers(1, 5), st.integers(0, 5))
+def test_a_signature_is_the_sum_of_the_neighbours_among_their_values(
+    p: float, r: int, num_graphs: int, seed: int, least: int, more: int
+) -> None:
+    for graph in unique_signature(p, r, num_graphs, seed, least, least + more):
+        assert least <= graph.num_nodes <= least + more
+        value = graph.x.squeeze(1).tolist()
+        assert set(value) <= set(range(-(r // 2), r - r // 2))
+        edges = set(zip(*graph.edge_index.tolist(), strict=True))
+        assert len(edges) == graph.num_edges
+        assert all(v != u and (u, v) in edges for v, u in edges)
+        for u in range(graph.num_nodes):
+            seen = [value[v] for v, end in edges if end == u]
+            assert graph.y[u] == float(sum(seen) in seen)
+
+
+def test_every_pair_is_joined_with_the_same_chance() -> None:
+    graphs = unique_signature(0.3, 3, num_graphs=20_000, min_nodes=4, max_nodes=4)
+    pairs = torch.cat([4 * graph.edge_index[0] + graph.edge_index[1] for graph in graphs]).bincount(minlength=16)
+    joined = pairs.view(4, 4).triu(1)[torch.ones(4, 4).triu(1).bool()]
+    # Five standard deviations of Binomial(20000, 0.3).
+    assert (joined - 6000).abs().max() < 325
+    values = torch.cat([graph.x for graph in graphs]).add(1).long().view(-1).bincount()
+    assert (values - 80_000 / 3).abs().max() < 667
+
+
 def test_all_sizes_and_edge_numbers_occur() -> None:
     graphs = hetero_edge_count(2, num_graphs=2000, max_nodes=4)
     seen = {(graph.num_nodes, graph.num_edges) for graph in graphs}
@@ -132,14 +163,25 @@ def test_graphs_of_one_draw_differ() -> None:
         (hetero_edge_count, {"c": 2, "num_graphs": -3}, "num_graphs"),
         (hetero_edge_count, {"c": 2, "seed": -1}, "seed"),
         (hetero_edge_count, {"c": 2, "max_nodes": 1}, "max_nodes"),
+        (unique_signature, {"r": 0}, "r"),
+        (unique_signature, {"num_graphs": 0}, "num_graphs"),
+        (unique_signature, {"seed": -1}, "seed"),
+        (unique_signature, {"min_nodes": 0}, "min_nodes"),
+        (unique_signature, {"max_nodes": 29}, "max_nodes"),
     ],
 )
 def test_bad_argument_is_named(generate: Generator, arguments: dict[str, Any], name: str) -> None:
-    with pytest.raises(DataError, match=rf"^{name}: expected a whole number >= \d, got {arguments[name]!r}"):
+    with pytest.raises(DataError, match=rf"^{name}: expected a whole number >= \d+, got {arguments[name]!r}"):
         generate(**arguments)
     for value in (2.5, True, "3"):
         with pytest.raises(ConfigError, match=f"^{name}: expected a whole number, got {value!r}"):
             generate(**{**arguments, name: value})
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
+def test_what_is_no_probability_is_refused(p: float) -> None:
+    with pytest.raises(DataError, match=rf"^p: expected a probability, got {p}"):
+        unique_signature(p)
 
 
 def test_numpy_integers_are_integers() -> None:
@@ -173,7 +215,21 @@ def test_count_task_holds_the_same_graphs(c: int, num_graphs: int, seed: int, ma
     assert (task.schema.vocabularies, task.schema.outputs) == ((c,), 1)
 
 
-@pytest.mark.parametrize("make", [dictionary_lookup_task, hetero_edge_count_task])
+@given(st.sampled_from([0.3, 0.5]), st.integers(2, 6), seeds)
+def test_signature_task_holds_the_same_graphs(p: float, num_graphs: int, seed: int) -> None:
+    task = unique_signature_task(p, 3, seed, num_graphs)
+    for found, expected in zip(task.graphs, unique_signature(p, 3, num_graphs, seed), strict=True):
+        assert torch.equal(found.x, expected.x)
+        assert torch.equal(found.edge_index, expected.edge_index)
+        assert torch.equal(found.y, expected.y)
+    assert (task.schema.features, task.schema.outputs) == (1, 1)
+
+
+def signature_task(r: int, seed: int = 0, num_graphs: int = 5000) -> Task:
+    return unique_signature_task(0.5, r, seed, num_graphs, min_nodes=3, max_nodes=4)
+
+
+@pytest.mark.parametrize("make", [dictionary_lookup_task, hetero_edge_count_task, signature_task])
 @pytest.mark.parametrize(("count", "train"), [(5000, 4000), (10, 8), (7, 5), (2, 1)])
 def test_first_four_fifths_train_and_the_rest_tests(make: Callable[..., Task], count: int, train: int) -> None:
     (split,) = make(2, num_graphs=count).splits
@@ -187,6 +243,12 @@ def test_first_four_fifths_train_and_the_rest_tests(make: Callable[..., Task], c
     [
         (dictionary_lookup_task(3, seed=4, num_graphs=5), "cross_entropy", "accuracy", "generated, seed 4"),
         (hetero_edge_count_task(3, seed=4, num_graphs=5), "mse", "mse", "generated, seed 4"),
+        (
+            unique_signature_task(seed=4, num_graphs=5),
+            "binary_cross_entropy",
+            "balanced_accuracy",
+            "generated, seed 4",
+        ),
     ],
 )
 def test_tasks_are_the_protocol_s(task: Task, loss: str, metric: str, version: str) -> None:
@@ -202,6 +264,8 @@ def test_tasks_are_the_protocol_s(task: Task, loss: str, metric: str, version: s
         (hetero_edge_count_task, (3, 0, 10), "f9d6330c6b4af08a7572995bd0c6b94b40b84d0e167a546fa0915d757374a07a"),
         (hetero_edge_count_task, (2, 0, 5000), "ea231f8e96ffdb270294f54551abb21e9b3355c9533346412061160cc0cbc984"),
         (hetero_edge_count_task, (10, 9, 5000), "d5402137a4c45c385d54dc58fd5d23515f9ed655f83788b7b9b4472d3e9f23a7"),
+        (unique_signature_task, (0.3, 3, 9, 10), "ddded5592ad35179be6adb55b474bd490337cd4e4d83e7092cfbd8ed4d43e418"),
+        (unique_signature_task, (0.5, 5, 0, 5000), "148a269cf7835397b5133b6f04c925b41f756c1c33ecef6e564ead1e3c2be31b"),
     ],
 )
 def test_draws_are_the_recorded_ones(make: Callable[..., Task], arguments: tuple[int, ...], digest: str) -> None:

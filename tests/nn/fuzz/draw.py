@@ -8,13 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sirgcn.nn import SIRGCN, Rows, SIRConv, SIRNet
+from sirgcn.nn import CONTEXTS, SIRGCN, Rows, SIRConv, SIRNet
 from sirgcn.nn.convs import CONVS
 from sirgcn.ops import Neighbors
 
 Rng = np.random.Generator
 WIDTH, FEATURES, EDGE_FEATURES = 8, 5, 3
 SIGMAS = ("relu", "leaky_relu(0.2)", "gelu", "tanh", "silu", "elu", "softplus", "sigmoid", "identity", "square")
+WITHOUT_OR_WITH_CONTEXT = (None, None, None, *CONTEXTS)
 
 
 @dataclass
@@ -139,8 +140,9 @@ def draw_net(rng: Rng) -> Case:
         options |= {
             "aggr": one_of(rng, ["sum", "mean", "sym", "max"]),
             "variant": one_of(rng, ["corrected", "corrected", "published"]),
-            "activation": one_of(rng, SIGMAS[:-1]),
+            "activation": one_of(rng, [*SIGMAS[:-1], "prelu"]),
             "sigma_layers": one_of(rng, [0, 0, 0, 0, 1, 2]),
+            "context": one_of(rng, WITHOUT_OR_WITH_CONTEXT),
         }
     extra = CONVS[conv].extra_inputs
     if "edge" in extra and chance(rng, 0.45):
@@ -243,13 +245,14 @@ def draw_sigma(rng: Rng) -> Any:
         nn.GELU(),
         nn.LeakyReLU(0.3),
         nn.PReLU(),
+        nn.PReLU(WIDTH, init=-0.5),
         nn.ELU(2.0),
         nn.Sequential(nn.Tanh(), nn.Linear(WIDTH, WIDTH), nn.ReLU()),
         nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH), nn.GELU()),
         nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH)),
         nn.Sequential(nn.ReLU(inplace=True), nn.Linear(WIDTH, WIDTH)),
     ]
-    return one_of(rng, SIGMAS) if chance(rng, 0.6) else one_of(rng, modules)
+    return one_of(rng, [*SIGMAS, "prelu"]) if chance(rng, 0.6) else one_of(rng, modules)
 
 
 def draw_conv(rng: Rng) -> Case:
@@ -272,6 +275,7 @@ def draw_conv(rng: Rng) -> Case:
         options["message_network"] = nn.Sequential(nn.Linear(width, WIDTH), nn.Tanh(), last)
     else:
         options |= {"activation": draw_sigma(rng), "inner_bias": chance(rng, 0.8)}
+        options |= {"context": one_of(rng, WITHOUT_OR_WITH_CONTEXT)}
         options |= {"variant": "published"} if not is_bipartite and chance(rng, 0.2) else {}
         # As in a network: not on the table of a pair.
         options |= {"dropout": 0.3} if form != "pair" and chance(rng, 0.1) else {}

@@ -8,6 +8,8 @@ from sirgcn.data.sets.synthetic import (
     dictionary_lookup_task,
     hetero_edge_count,
     hetero_edge_count_task,
+    unique_signature,
+    unique_signature_task,
 )
 
 __all__ = [
@@ -23,5 +25,7 @@ __all__ = [
     "load",
     "pattern_task",
     "superpixel_task",
+    "unique_signature",
+    "unique_signature_task",
     "verify",
 ]

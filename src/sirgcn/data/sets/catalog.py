@@ -13,7 +13,7 @@ from sirgcn.data.graphs import Level
 from sirgcn.data.sets import benchmarking, moleculenet, ogb, public, sources
 from sirgcn.data.sets.sbm import cluster_task, pattern_task
 from sirgcn.data.sets.superpixels import superpixel_task
-from sirgcn.data.sets.synthetic import dictionary_lookup_task, hetero_edge_count_task
+from sirgcn.data.sets.synthetic import dictionary_lookup_task, hetero_edge_count_task, unique_signature_task
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError
 from sirgcn.strict import Count, check_arguments, checked, expected_one_of
@@ -187,6 +187,10 @@ def _hetero_edge_count(root: Any, seed: int = 0, c: int = 2, num_graphs: int = 5
     return hetero_edge_count_task(c, seed, num_graphs)
 
 
+def _unique_signature(root: Any, seed: int = 0, p: float = 0.5, r: int = 5, num_graphs: int = 5000) -> Task:
+    return unique_signature_task(p, r, seed, num_graphs)
+
+
 def _pattern(root: Any, seed: int = 0, num_graphs: int = 14_000) -> Task:
     return pattern_task(seed, num_graphs)
 
@@ -209,8 +213,13 @@ def _superpixels(
 def _drawn(
     name: str, level: Level, metric: str, size: tuple[int, float, float], reader: Callable[..., Task]
 ) -> Dataset:
-    paper = "https://arxiv.org/abs/2403.12529"
-    source = sources.BENCHMARKING if name in ("pattern", "cluster") else paper
+    # SIR-GCN's paper, unless the data are of another one.
+    of_others = {
+        "pattern": sources.BENCHMARKING,
+        "cluster": sources.BENCHMARKING,
+        "unique_signature": "https://arxiv.org/abs/2511.11046",
+    }
+    source = of_others.get(name, "https://arxiv.org/abs/2403.12529")
     return Dataset(name, level, metric, size, "none needed", source, reader, drawn=True)
 
 
@@ -251,6 +260,7 @@ DATASETS: dict[str, Dataset] = {
     for dataset in (
         _drawn("dictionary_lookup", "node", "accuracy", (5_000, 20, 100), _dictionary_lookup),
         _drawn("hetero_edge_count", "graph", "mse", (5_000, 26.0, 547.5), _hetero_edge_count),
+        _drawn("unique_signature", "node", "balanced_accuracy", (5_000, 50.0, 1_288.0), _unique_signature),
         _drawn("pattern", "node", "class_accuracy", (14_000, 117.0, 5_870), _pattern),
         _drawn("cluster", "node", "class_accuracy", (12_000, 117.0, 4_290), _cluster),
         Dataset(

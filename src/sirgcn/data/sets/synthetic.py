@@ -1,17 +1,19 @@
-"""The synthetic data sets of Section 5.1: DictionaryLookup and HeteroEdgeCount.
+"""The synthetic data sets: DictionaryLookup and HeteroEdgeCount of Section 5.1, and UniqueSignature of SINC-GCN.
 
-A seed gives the same graphs on any machine: all draws are integers of the generator PCG64, and nothing is rounded.
+A seed gives the same graphs on any machine: all draws are integers of the generator PCG64, or such integers divided by
+a power of two, and nothing is rounded.
 """
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch_geometric.data import Data
 
 from sirgcn.data.graphs import Graphs
 from sirgcn.data.schema import Schema
 from sirgcn.data.splits import Split
 from sirgcn.data.task import Task
-from sirgcn.data.validate import check_at_least
+from sirgcn.data.validate import DataError, check_at_least
 from sirgcn.strict import checked
 
 
@@ -131,6 +133,67 @@ def hetero_edge_count_task(c: int, seed: int = 0, num_graphs: int = 5000, max_no
     return _task(f"HeteroEdgeCount({c})", graphs, Schema(vocabularies=(c,)), seed, "mse", "mse")
 
 
+@checked
+def unique_signature(
+    p: float = 0.5, r: int = 5, num_graphs: int = 5000, seed: int = 0, min_nodes: int = 30, max_nodes: int = 70
+) -> list[Data]:
+    r"""Return UniqueSignature (Lim, arXiv 2511.11046): does a neighbour have the value that all neighbours sum up to?
+
+    Each graph is an undirected Erdos-Renyi graph without self-loops. With :math:`\mathcal{U}` uniform and both ends
+    included,
+
+    .. math::
+        n \sim \mathcal{U}\{n_{\min}, \dots, n_{\max}\}, \qquad
+        x_u \sim \mathcal{U}\{-\lfloor r / 2 \rfloor, \dots, r - 1 - \lfloor r / 2 \rfloor\}, \qquad
+        y_u = \Big[\exists\, v \in \mathcal{N}(u): x_v = \sum_{w \in \mathcal{N}(u)} x_w\Big],
+
+    where every pair of nodes is joined with the probability p. A node without neighbours has the label 0.
+
+    Args:
+        p: The probability of an edge.
+        r: The number of consecutive values that a node can have.
+        num_graphs: The number of graphs. The authors train on the first 4,000 of 5,000.
+        seed: The seed of all draws. No global random state is read or changed.
+        min_nodes: The number of nodes of the smallest possible graph.
+        max_nodes: The number of nodes of the largest possible graph.
+
+    Returns:
+        Graphs with ``x`` (float32, ``[n, 1]``: the values), ``edge_index`` (``[2, edges]``: both directions) and ``y``
+        (float32, ``[n]``: 0 or 1).
+
+    >>> graph = unique_signature(p=1.0, r=3, num_graphs=1, min_nodes=3, max_nodes=3)[0]
+    >>> others = [graph.x[graph.edge_index[0, graph.edge_index[1] == u], 0] for u in range(3)]
+    >>> graph.y.tolist() == [float(values.sum() in values) for values in others]
+    True
+    """
+    graphs = _signatures(p, r, num_graphs, seed, min_nodes, max_nodes)
+    return [Data(x=graph.x, edge_index=graph.edge_index, y=graph.y) for graph in graphs]
+
+
+@checked
+def unique_signature_task(
+    p: float = 0.5,
+    r: int = 5,
+    seed: int = 0,
+    num_graphs: int = 5000,
+    min_nodes: int = 30,
+    max_nodes: int = 70,
+) -> Task:
+    """Return the graphs of `unique_signature` as a task: the first four fifths train, the others test.
+
+    There is no validation part, as in the authors' runs. The metric is balanced accuracy, because fewer nodes are
+    positive than negative.
+
+    >>> task = unique_signature_task(r=3, num_graphs=5)
+    >>> task.name, task.metric, task.schema.features
+    ('UniqueSignature(0.5, 3)', 'balanced_accuracy', 1)
+    """
+    check_at_least(2, num_graphs=num_graphs)
+    graphs = _signatures(p, r, num_graphs, seed, min_nodes, max_nodes)
+    name = f"UniqueSignature({p:g}, {r})"
+    return _task(name, graphs, Schema(features=1), seed, "binary_cross_entropy", "balanced_accuracy")
+
+
 def _task(name: str, graphs: Graphs, schema: Schema, seed: int, loss: str, metric: str) -> Task:
     count = graphs.num_graphs
     train, test = torch.arange(count).tensor_split([min(max(4 * count // 5, 1), count - 1)])
@@ -181,3 +244,43 @@ def _counts(c: int, num_graphs: int, seed: int, max_nodes: int) -> tuple[Graphs,
         edge_ptr=torch.from_numpy(edge_ptr),
     )
     return graphs, torch.from_numpy(nodes), torch.from_numpy(edges)
+
+
+def _signatures(p: float, r: int, num_graphs: int, seed: int, min_nodes: int, max_nodes: int) -> Graphs:
+    # Written so that NaN is refused too.
+    if not 0 <= p <= 1:
+        raise DataError(f"expected a probability, got {p}", "p", value=p)
+    check_at_least(1, r=r, num_graphs=num_graphs, min_nodes=min_nodes)
+    check_at_least(0, seed=seed)
+    check_at_least(min_nodes, max_nodes=max_nodes)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    nodes = rng.integers(min_nodes, max_nodes, size=num_graphs, endpoint=True)
+    node_ptr = np.concatenate([[0], np.cumsum(nodes)])
+    value = rng.integers(r, size=node_ptr[-1]) - r // 2
+    pairs = [rng.random(n * (n - 1) // 2) < p for n in nodes.tolist()]
+    edge_ptr = np.concatenate([[0], np.cumsum([2 * drawn.sum() for drawn in pairs])])
+    edge_index = np.empty((2, edge_ptr[-1]), np.int64)
+    for first, start, end, n, drawn in zip(node_ptr, edge_ptr, edge_ptr[1:], nodes, pairs, strict=False):
+        one, other = (ends[drawn] for ends in np.triu_indices(n, 1))
+        # By target, so that the edges into a node are one range.
+        order = np.lexsort((np.concatenate([one, other]), np.concatenate([other, one])))
+        edge_index[0, start:end] = first + np.concatenate([one, other])[order]
+        edge_index[1, start:end] = first + np.concatenate([other, one])[order]
+    return Graphs(
+        x=torch.from_numpy(value).float().unsqueeze(1),
+        edge_index=torch.from_numpy(edge_index),
+        y=torch.from_numpy(_has_signature(value, edge_index)).float(),
+        level="node",
+        node_ptr=torch.from_numpy(node_ptr),
+        edge_ptr=torch.from_numpy(edge_ptr),
+    )
+
+
+def _has_signature(value: NDArray[np.int64], edge_index: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether a neighbour of each node has the value that the values of all its neighbours sum up to."""
+    source, target = edge_index
+    total = np.zeros_like(value)
+    np.add.at(total, target, value[source])
+    found = np.zeros(len(value), bool)
+    found[target[value[source] == total[target]]] = True
+    return found

@@ -15,6 +15,7 @@ from sirgcn.engine.experiment.sorts import (
     TimingExperiment,
     TrainingExperiment,
 )
+from sirgcn.engine.experiment.space import Choices, Range, SearchConfig, Space, read_space
 
 __all__ = [
     "FOLDER",
@@ -23,10 +24,14 @@ __all__ = [
     "SORTS",
     "TABLES",
     "AxisConfig",
+    "Choices",
     "ColumnConfig",
     "Experiment",
     "GrowthExperiment",
     "ModelConfig",
+    "Range",
+    "SearchConfig",
+    "Space",
     "TimingConfig",
     "TimingExperiment",
     "TrainConfig",
@@ -35,5 +40,6 @@ __all__ = [
     "load_training",
     "names",
     "of_table",
+    "read_space",
     "split_name",
 ]

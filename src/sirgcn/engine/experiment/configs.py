@@ -1,7 +1,7 @@
 """The tables of an experiment file as frozen dataclasses: how to train, how to time, and the rows and columns."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from sirgcn.strict import ConfigError, check_fields
@@ -20,10 +20,11 @@ class TrainConfig:
         weight_decay: the weight decay of AdamW.
         warmup: epochs over which the learning rate rises linearly from `lr / warmup`.
         schedule: what the learning rate does after the warm-up. `"none"` keeps it. `"plateau"` multiplies it by
-            `factor` when the training loss has not fallen for `patience` epochs. `"cosine"` lets it fall to 0 at the
-            last epoch.
+            `factor` when the loss on `plateau_on` has not fallen for `patience` epochs. `"cosine"` lets it fall to 0 at
+            the last epoch.
         factor: see `schedule`.
         patience: see `schedule`.
+        plateau_on: see `schedule`.
         l1: weight of the sum of all parameters' absolute values, which is added to the training loss.
         l2: weight of the sum of all parameters' squares, which is added to the training loss.
         clip: the norm to which gradients are clipped. None does not clip.
@@ -60,6 +61,7 @@ class TrainConfig:
     stop_lr: float = 0.0
     stop_loss: float = 0.0
     selection: Literal["last", "val_loss", "val_metric"] = "val_loss"
+    plateau_on: Literal["train", "val"] = "train"
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -73,6 +75,21 @@ class TrainConfig:
         if not 0 < self.factor < 1:
             raise ConfigError(f"factor: expected 0 < factor < 1, got {self.factor}")
 
+    def recorded(self) -> dict[str, Any]:
+        """The settings as records have them.
+
+        A setting that records have not always had is left out where it has its default. So older records stay current.
+
+        >>> "plateau_on" in TrainConfig().recorded(), TrainConfig(plateau_on="val").recorded()["plateau_on"]
+        (False, 'val')
+        """
+        found = asdict(self)
+        return {name: value for name, value in found.items() if name not in _NEWER or value != _NEWER[name]}
+
+
+# The settings of the training that records have not always had, each with its default.
+_NEWER = {"plateau_on": TrainConfig.plateau_on}
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -82,8 +99,13 @@ class ModelConfig:
         title: the title of the row.
         conv: a name of the table of convolutions. The convolution is placed into the preset's `SIRNet`.
         network: a name of the table of whole networks, which then replaces `SIRNet`. Such a row has no `conv`.
-        options: further arguments of `SIRNet`, which override those of the preset, or the options of the network.
+        control: a name of the table of controls, models without a network. Such a row has no training either.
+        options: further arguments of `SIRNet`, which override those of the preset, or the options of the network or
+            of the control.
         budget: the number of parameters that the hidden width is chosen to fill. None keeps the width.
+        seeds: the number of runs of a cell of this row, if they are fewer than those of the experiment.
+        columns: the titles of the columns that the row has. None means all.
+        space: the options of this row's own convolution, network or control that a search varies.
         train: settings of the training that differ for this row.
         reduced: settings that differ for this row in a reduced run. They override those of the experiment.
 
@@ -98,19 +120,39 @@ class ModelConfig:
     budget: int | None = None
     train: dict[str, Any] = field(default_factory=dict)
     reduced: dict[str, Any] = field(default_factory=dict)
+    control: str | None = None
+    seeds: int | None = None
+    columns: tuple[str, ...] | None = None
+    space: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_fields(self)
         _check_title(self.title)
-        check_at_least(self, 1, "budget")
+        check_at_least(self, 1, "budget", "seeds")
+        if self.columns is not None and not self.columns:
+            raise ConfigError(f"{self.title}: columns: expected at least one title, got none")
         if self.network is not None and self.conv != type(self).conv:
             raise ConfigError(
                 f"{self.title}: expected conv or network, got conv {self.conv} and network {self.network}"
             )
+        if self.control is not None:
+            self._check_control()
+
+    def _check_control(self) -> None:
+        """Refuse what a model without a network does not have."""
+        if self.conv != type(self).conv:
+            raise ConfigError(
+                f"{self.title}: expected conv or control, got conv {self.conv} and control {self.control}"
+            )
+        others = [name for name in ("network", "budget", "train", "reduced") if getattr(self, name)]
+        if others:
+            raise ConfigError(f"{self.title}: {', '.join(others)}: expected none beside the control {self.control}")
 
     @property
     def architecture(self) -> dict[str, str]:
         """The name of the model under the key of the table that lists it, as records store it."""
+        if self.control is not None:
+            return {"control": self.control}
         return {"conv": self.conv} if self.network is None else {"network": self.network}
 
 

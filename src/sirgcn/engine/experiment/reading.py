@@ -89,16 +89,18 @@ def load_training(name: str | Path, overrides: Sequence[str] = ()) -> TrainingEx
     return experiment
 
 
-def of_table(table: int, overrides: Sequence[str] = ()) -> tuple[Experiment, ...]:
-    """All experiments of a table of the paper, changed by overrides.
+def of_table(table: int | str, overrides: Sequence[str] = ()) -> tuple[Experiment, ...]:
+    """All experiments of a table of SIR-GCN's paper, by its number, or of another paper, by the name of the table.
+
+    The experiments are changed by overrides.
 
     >>> [experiment.name for experiment in of_table(4)]
     ['ogbg_molhiv', 'ogbn_arxiv']
     """
-    table = read(int, table, "table")
+    table = read(int | str, table, "table")
     tables = {name: load(name).table for name in names()}
     if table not in tables.values():
-        known = sorted({number for number in tables.values() if number is not None})
+        known = sorted({key for key in tables.values() if key is not None}, key=lambda key: (isinstance(key, str), key))
         raise ConfigError(f"table: expected one of {', '.join(map(str, known))}, got {table}")
     return tuple(load(name, overrides) for name, number in tables.items() if number == table)
 
@@ -176,7 +178,7 @@ def _taken(base: dict[str, Any], sort: str) -> dict[str, Any]:
         return base
     trained = tuple({"train"}.intersection(SORTS[sort].sections(sort)))
     for row in base.get("models", []) if are_rows(base.get("models")) else []:
-        for key in {"train", "reduced"}.difference(trained):
+        for key in {"train", "reduced", "space"}.difference(trained):
             row.pop(key, None)
     return {key: base[key] for key in (*_SHARED, *trained) if key in base}
 

@@ -21,6 +21,7 @@ from sirgcn.engine.experiment.configs import (
     check_at_least,
 )
 from sirgcn.engine.experiment.paths import with_paths
+from sirgcn.engine.experiment.space import SearchConfig, check_row
 from sirgcn.strict import ConfigError, changed, check_fields, check_name, read
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class Experiment(ABC):
         models: the rows.
         columns: the columns.
         sort: the value of the key `sort` in a file, which chooses the class.
-        table: the number of the paper's table. None for what the paper does not have.
+        table: the number of a table of SIR-GCN's paper, or the name of a table of another paper. None for what no paper
+            has.
         preset: the arguments of `SIRNet`: the name of a preset, or `"schema"` for those that fit the data.
         variant: the variant of the layer, `"published"` for a reproduction of the paper's figures.
         seeds: the number of runs of a cell. Their seeds are 0, 1, ...
@@ -72,7 +74,7 @@ class Experiment(ABC):
     models: tuple[ModelConfig, ...]
     columns: tuple[ColumnConfig, ...]
     sort: str = ""
-    table: int | None = None
+    table: int | str | None = None
     preset: str = "schema"
     variant: Literal["corrected", "published"] = "corrected"
     seeds: int = 10
@@ -99,6 +101,8 @@ class Experiment(ABC):
             raise ConfigError(f'data: expected "{RANDOM}" for the sort growth and for no other, got {self.data!r}')
         self._check_titles(self.models)
         self._check_titles(self.columns)
+        for model in self.models:
+            self._check_columns(model)
         self._check_rows()
 
     @staticmethod
@@ -152,20 +156,52 @@ class Experiment(ABC):
     ) -> list[tuple[int, str, str]]:
         """Seed, column and row of every run, seed by seed. None means all rows, all columns, all seeds.
 
-        What is asked for twice is listed once.
+        A row with columns or seeds of its own has no other runs, unless columns or seeds are asked for. What is
+        asked for twice is listed once.
         """
         if read(bool, is_reduced, "reduced") and not self.reduced:
             raise ConfigError(f"{self.name}: reduced: expected a section [reduced] that says how, got none")
         rows = self._titles(self.models, read(tuple[str, ...] | None, models, "models"), "model")
         titles = self._titles(self.columns, read(tuple[str, ...] | None, columns, "columns"), "column")
         chosen = range(self.seeds) if seeds is None else seeds
-        return list(dict.fromkeys((seed, column, row) for seed in chosen for column in titles for row in rows))
+        cells = dict.fromkeys((seed, column, row) for seed in chosen for column in titles for row in rows)
+        # Seeds that are asked for by number are run in every row, and columns that are asked for by title.
+        return [
+            (seed, column, row)
+            for seed, column, row in cells
+            if (seeds is not None or seed < self.seeds_of(row)) and (columns is not None or self._has(row, column))
+        ]
+
+    def seeds_of(self, title: str) -> int:
+        """The number of runs of a cell of a row."""
+        own = self.model(title).seeds
+        return self.seeds if own is None else min(own, self.seeds)
+
+    def _has(self, title: str, column: str) -> bool:
+        """Whether a row has a column."""
+        own = self.model(title).columns
+        return own is None or column.lower() in {name.lower() for name in own}
+
+    def marks(self, title: str) -> dict[str, Any]:
+        """What the records of a row's runs say besides what all records say."""
+        del title
+        return {}
 
     @staticmethod
     def _titles(entries: Sequence[Entry], asked: Sequence[str] | None, what: str) -> list[str]:
         if asked is None:
             return [entry.title for entry in entries]
         return [_named(what, entries, title).title for title in asked]
+
+    def _check_columns(self, model: ModelConfig) -> None:
+        """Refuse a row's own columns and seeds that the experiment does not have."""
+        where = f"{self.name}: {model.title}"
+        for title in model.columns or ():
+            check_name(f"{where}: columns", title, [column.title for column in self.columns])
+        if model.seeds is not None and model.seeds > self.seeds:
+            raise ConfigError(
+                f"{where}: seeds: expected at most {self.seeds}, those of the experiment, got {model.seeds}"
+            )
 
     def _check_titles(self, entries: Sequence[ModelConfig | ColumnConfig | AxisConfig]) -> None:
         # Entries are looked up by title, and letter case makes no difference.
@@ -188,6 +224,7 @@ class TrainingExperiment(Experiment):
 
     Args:
         train: the protocol. A row's `train` overrides it, and `reduced` overrides both in a reduced run.
+        search: how the settings of the rows are searched before they are run. None runs the rows as they are.
 
     >>> row, column = ModelConfig("SIR-GCN"), ColumnConfig("n=3", {"n": 3})
     >>> experiment = TrainingExperiment("mine", "dictionary_lookup", (row,), (column,), reduced={"epochs": 5})
@@ -199,6 +236,7 @@ class TrainingExperiment(Experiment):
 
     sort: Literal["training"] = "training"
     train: TrainConfig = field(default_factory=TrainConfig)
+    search: SearchConfig | None = None
 
     @staticmethod
     def sections(sort: str) -> tuple[str, ...]:
@@ -208,6 +246,11 @@ class TrainingExperiment(Experiment):
         for model in self.models:
             self.train_for(model)
             self.train_for(model, is_reduced=True)
+            check_row(self.search, model)
+        if self.search is not None:
+            changed(self.train, self.search.train, "search: train")
+            if self.search.split >= self.splits:
+                raise ConfigError(f"search: split: expected less than splits = {self.splits}, got {self.search.split}")
 
     def train_for(self, model: ModelConfig, is_reduced: bool = False) -> TrainConfig:
         """The protocol for a row, in full or reduced."""
@@ -215,12 +258,19 @@ class TrainingExperiment(Experiment):
         return changed(full, self.reduced_for(model), f"{model.title}: reduced") if is_reduced else full
 
     def protocol(self, model: ModelConfig, is_reduced: bool) -> dict[str, Any]:
-        return {"train": asdict(self.train_for(model, is_reduced))}
+        # A control has no training whose settings could be told.
+        return {} if model.control else {"train": self.train_for(model, is_reduced).recorded()}
 
     def check_task(self, model: ModelConfig, task: "Task", split: int, is_reduced: bool) -> None:
         from sirgcn.engine.loop import check_validation
 
-        check_validation(task, self.train_for(model, is_reduced), split)
+        if model.control is None:
+            check_validation(task, self.train_for(model, is_reduced), split)
+
+    def seen(self, task: "Task", split: int) -> "Task":
+        """What the runs of this experiment see of a task: all of it."""
+        del split
+        return task
 
     def execute(self, runs: "Sequence[Run]", execution: "Execution") -> list[dict[str, Any]]:
         from sirgcn.engine.training import train
@@ -261,7 +311,7 @@ class TimingExperiment(Experiment):
     def _check_rows(self) -> None:
         self.model(self.timing.reference)
         self.timing_for(is_reduced=True)
-        self._refuse_in_rows(*(("reduced",) if self.is_step else ("train", "reduced")))
+        self._refuse_in_rows("control", "space", *(("reduced",) if self.is_step else ("train", "reduced")))
         for model in self.models:
             self.train_for(model)
 
@@ -276,7 +326,7 @@ class TimingExperiment(Experiment):
     def protocol(self, model: ModelConfig, is_reduced: bool) -> dict[str, Any]:
         # Records have always had the axes of every timing, also where there are none.
         timed = {"timing": asdict(self.timing_for(is_reduced)), "axes": []}
-        return {"train": asdict(self.train_for(model)), **timed} if self.is_step else timed
+        return {"train": self.train_for(model).recorded(), **timed} if self.is_step else timed
 
     def process_of(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
         """Experiment, column, seed, split and form: the rows of a column are timed in turn in one process."""
@@ -317,7 +367,7 @@ class GrowthExperiment(Experiment):
     def _check_rows(self) -> None:
         self._check_titles(self.axes)
         self.timing_for(is_reduced=True)
-        self._refuse_in_rows("train", "reduced")
+        self._refuse_in_rows("control", "space", "train", "reduced")
 
     def timing_for(self, is_reduced: bool = False) -> TimingConfig:
         """How time is measured, in full or reduced."""

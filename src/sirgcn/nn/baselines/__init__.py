@@ -12,7 +12,7 @@ the PyG layer of the same name.
 
 from sirgcn.nn.baselines.attention import GAT, GATv2, Transformer
 from sirgcn.nn.baselines.baseline import Baseline
-from sirgcn.nn.baselines.gated import FAGCN, GatedGCN
+from sirgcn.nn.baselines.gated import FAGCN, GatedGCN, ResGatedGCN
 from sirgcn.nn.baselines.sums import EGC, GCN, GIN, MLP, PNA, SAGE
 
 __all__ = [
@@ -27,5 +27,6 @@ __all__ = [
     "Baseline",
     "GATv2",
     "GatedGCN",
+    "ResGatedGCN",
     "Transformer",
 ]

@@ -23,7 +23,7 @@ class Baseline(nn.Module):
         dropout: the dropout on h, before everything else.
 
     >>> import torch
-    >>> from sirgcn.nn.baselines.messages import weighted_sum
+    >>> from sirgcn.ops.reductions import weighted_sum
     >>> class Sum(Baseline):
     ...     def convolve(self, rows, graph):
     ...         return weighted_sum(rows.expand(), graph)

@@ -14,10 +14,10 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 
 from sirgcn.nn.adjacency import Graph, as_edge_index, as_neighbors, with_self_loops
-from sirgcn.nn.baselines.messages import weighted_sum
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.linear import own_weights
 from sirgcn.ops import Neighbors
+from sirgcn.ops.reductions import weighted_sum
 from sirgcn.strict import Probability, Size, checked
 
 Loss = Callable[[Tensor, Tensor], Tensor]

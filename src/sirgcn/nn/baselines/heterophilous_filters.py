@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from sirgcn.nn.adjacency import Graph, as_neighbors, with_self_loops
 from sirgcn.nn.baselines.heterophilous import NodeNetwork, Prepared
-from sirgcn.nn.baselines.messages import weighted_sum
 from sirgcn.nn.dropout import Dropout
+from sirgcn.ops.reductions import weighted_sum
 from sirgcn.strict import Probability, Size, checked
 
 

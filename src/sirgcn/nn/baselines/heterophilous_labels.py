@@ -13,9 +13,10 @@ from torch_geometric.nn.inits import glorot, zeros
 
 from sirgcn.nn.adjacency import Graph
 from sirgcn.nn.baselines.heterophilous import Loss, NodeNetwork, Prepared
-from sirgcn.nn.baselines.messages import edge_scores, weighted_sum
+from sirgcn.nn.baselines.messages import edge_scores
 from sirgcn.nn.dropout import Dropout
 from sirgcn.ops import Neighbors
+from sirgcn.ops.reductions import weighted_sum
 from sirgcn.strict import Probability, Size, checked
 
 

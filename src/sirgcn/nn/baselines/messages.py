@@ -1,30 +1,20 @@
-"""Sums, maxima and attention over N(u) by the fused aggregation: the parts of the other models of the tables."""
+"""Deviations and attention over N(u) by the fused aggregation: the parts of the other models of the tables."""
 
-import functools
-import warnings
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.utils import softmax
 
 from sirgcn.nn.adjacency import EdgeAttr
-from sirgcn.ops import Activation, Neighbors, sir_aggregate, tiled_aggregate
-from sirgcn.ops.calls import is_compiling
-from sirgcn.ops.checks import check_devices
-from sirgcn.ops.door import is_open
+from sirgcn.ops import Activation, Neighbors, sir_aggregate
+from sirgcn.ops.calls import is_compiling, is_exporting
+from sirgcn.ops.gated import gated_aggregate
+from sirgcn.ops.prepare import GATES
+from sirgcn.ops.reductions import no_query, weighted_sum
+from sirgcn.ops.reference import EdgeTerms, Ends, Gate, gated_forward
 from sirgcn.ops.scores import contextual_scores
 from sirgcn.ops.softmax import can_run, edge_softmax
-
-
-def weighted_sum(h: Tensor, graph: Neighbors, reduce: str = "sum", edge_weight: Tensor | None = None) -> Tensor:
-    """The sum of w_uv a_u b_v h_v over N(u), where a_u b_v are the weights of a reduction of `sir_aggregate`.
-
-    >>> graph = Neighbors.from_edge_index(torch.tensor([[0, 1, 2], [2, 2, 0]]), 3)
-    >>> weighted_sum(torch.tensor([[1.0], [2.0], [4.0]]), graph).flatten().tolist()
-    [4.0, 0.0, 3.0]
-    """
-    return sir_aggregate(_nothing(h, graph), h, graph, None, edge_weight, "identity", reduce)
 
 
 def edge_sum(h: Tensor, graph: Neighbors, edge: EdgeAttr, activation: str = "relu") -> Tensor:
@@ -34,36 +24,33 @@ def edge_sum(h: Tensor, graph: Neighbors, edge: EdgeAttr, activation: str = "rel
     >>> edge_sum(torch.tensor([[1.0], [2.0], [4.0]]), graph, torch.tensor([[-3.0], [5.0]])).flatten().tolist()
     [0.0, 0.0, 7.0]
     """
-    return sir_aggregate(_nothing(h, graph), h, graph, edge, None, activation)
+    return sir_aggregate(no_query(h, graph), h, graph, edge, None, activation)
 
 
-def _nothing(h: Tensor, graph: Neighbors) -> Tensor:
-    """A query of zeros. All nodes share one row, which stays in the cache of the processor."""
-    return h.new_zeros(h.size(-1)).expand(graph.num_targets, -1)
+def gated_sum(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Neighbors,
+    edge: EdgeAttr = None,
+    activation: str | Activation = "sigmoid",
+    reduce: str = "sum",
+    start: Tensor | None = None,
+) -> Tensor:
+    """`gated_aggregate` without edge weights; an exported program gets plain operators of torch.
 
-
-def maximum(h: Tensor, graph: Neighbors) -> Tensor:
-    """The maximum of h_v over N(u); 0 if N(u) is empty."""
-    check_devices({"h": h, "graph": graph})
-    graph.check_frozen()
-    # torch's kernel for sparse matrices reads memory, which a subclass of Tensor may not have.
-    if is_compiling() or not is_open(h):
-        return tiled_aggregate(nn.Identity(), _nothing(h, graph), h, graph, reduce="max")
-    _spend_notice()
-    ptr, source, _ = graph.by_target
-    ones, size = h.new_ones(graph.num_edges), (graph.num_targets, graph.num_sources)
-    adjacency = torch.sparse_csr_tensor(ptr, source, ones, size, device=h.device, check_invariants=False)
-    # torch's kernel is over ten times as fast as tiles of edges.
-    return torch.sparse.mm(adjacency, h, "amax")
-
-
-@functools.cache
-def _spend_notice() -> None:
-    """Make torch's warning that CSR tensors are in beta, which it gives once per process, and hide it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        start, empty = torch.zeros(1, dtype=torch.int64, device="cpu"), torch.zeros(0, dtype=torch.int64, device="cpu")
-        torch.sparse_csr_tensor(start, empty, empty, (0, 0))
+    >>> graph = Neighbors.from_edge_index(torch.tensor([[0, 1], [2, 2]]), 3)
+    >>> nothing = torch.zeros(3, 1)
+    >>> gated_sum(nothing, nothing, torch.tensor([[1.0], [2.0], [4.0]]), graph, start=nothing + 10).flatten().tolist()
+    [10.0, 10.0, 11.5]
+    """
+    if not is_exporting():
+        return gated_aggregate(query, key, value, graph, edge, None, activation, reduce, None, start)
+    table, edge_type = edge if isinstance(edge, tuple) else (edge, None)
+    gate = Gate(Activation.parse(activation), reduce == GATES)
+    return gated_forward(
+        Ends(query, key, value, start), graph, EdgeTerms(table, edge_type, None, None, None), gate, False
+    ).out
 
 
 def deviation(h: Tensor, graph: Neighbors, eps: float) -> Tensor:
@@ -96,7 +83,7 @@ def dot_scores(query: Tensor, key: Tensor, graph: Neighbors) -> Tensor:
     if is_compiling():
         return edge_scores(lambda q, k: (q * k).sum(-1), query, key, graph)
     heads = zip(query.unbind(1), key.unbind(1), strict=True)
-    return torch.stack([contextual_scores(_nothing(q, graph), k, q, graph, "identity") for q, k in heads]).t()
+    return torch.stack([contextual_scores(no_query(q, graph), k, q, graph, "identity") for q, k in heads]).t()
 
 
 def attend(scores: Tensor, value: Tensor, graph: Neighbors) -> Tensor:

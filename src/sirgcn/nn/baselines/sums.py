@@ -10,11 +10,12 @@ from torch_geometric.nn.inits import zeros
 
 from sirgcn.nn.adjacency import EdgeAttr, through_edges
 from sirgcn.nn.baselines.baseline import Baseline, check_edge_given, check_names, checked_heads
-from sirgcn.nn.baselines.messages import deviation, edge_sum, maximum, weighted_sum
+from sirgcn.nn.baselines.messages import deviation, edge_sum
 from sirgcn.nn.linear import Linear
 from sirgcn.ops import Neighbors
 from sirgcn.ops.linear import linear
 from sirgcn.ops.parts import known_parts
+from sirgcn.ops.reductions import maximum, weighted_sum
 from sirgcn.ops.rows import Rows
 from sirgcn.strict import Probability, Size, check_name, checked
 
