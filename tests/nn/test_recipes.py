@@ -153,6 +153,27 @@ def test_gin_plus_has_the_published_numbers_of_parameters() -> None:
     assert parameters(recipe("gnn_plus/molhiv", conv="gin")) == 481_433
 
 
+@pytest.mark.parametrize(
+    ("name", "count", "changes"),
+    [
+        (
+            "zinc",
+            413_355,
+            {"num_layers": 9, "hidden_channels": 70, "dropout": 0.05, "conv_norm": True, "head_channels": (35, 17)},
+        ),
+        # The authors read the one-hot classes by a linear layer, and PATTERN has one logit there.
+        ("pattern", 466_001, {"encoder": "linear", "out_channels": 1}),
+        ("cluster", 474_574, {"encoder": "linear"}),
+        ("molhiv", 1_076_633, {"conv_norm": True}),
+        ("mnist", 118_940, {}),
+        ("cifar10", 116_490, {}),
+    ],
+)
+def test_gated_gcn_plus_has_the_published_numbers_of_parameters(name: str, count: int, changes: dict[str, Any]) -> None:
+    gated = {"conv": "gated_gcn", "conv_options": {"passes_edges": True}}
+    assert parameters(recipe(f"gnn_plus/{name}", **gated, **changes)) == count
+
+
 # GIN with edge features
 
 
