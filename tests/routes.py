@@ -191,7 +191,7 @@ PROJECTIONS = ("lin_query.weight", "lin_key.weight", "lin_relation.weight")
 def _convolutions() -> dict[str, Route]:
     """SIRConv by all its ways."""
     square = dict.fromkeys(PROJECTIONS, (WIDTH, WIDTH))
-    edged = {"lin_edge.weight": (WIDTH, WIDTH)}
+    edged, value = {"lin_edge.weight": (WIDTH, WIDTH)}, {"lin_value.weight": (WIDTH, WIDTH)}
     context = {**square, "lin_context.weight": (WIDTH, WIDTH)}
     sloped = {**square, "activation.weight": (WIDTH,)}
     found: dict[str, Route] = {}
@@ -218,6 +218,10 @@ def _convolutions() -> dict[str, Route]:
             ),
             f"{name}, learned slopes, max": Route(
                 {**X, **sloped}, convolved(make(aggr="max", activation="prelu"), *sloped)
+            ),
+            f"{name}, gated": Route(
+                {**X, **DENSE, **WEIGHT, **square, **edged, **value},
+                convolved(make(edge_dim=WIDTH, aggr="sym", activation="sigmoid", gated=True), *square, *edged, *value),
             ),
             f"{name}, a network as sigma": Route({**X, **square}, convolved(make(activation=mlp()), *square)),
             f"{name}, message network": Route(
@@ -300,7 +304,27 @@ def _others() -> dict[str, Route]:
             return out
 
         found[name] = Route(X, call)
-    return found
+    return found | _gated_edges()
+
+
+def _gated_edges() -> dict[str, Route]:
+    """Gates that read edge features, and that pass them on."""
+
+    def gated(name: str, **options: Any) -> Callable[[Given], Tensor]:
+        def call(given: Given) -> Tensor:
+            conv = of_weights(given, lambda: make_conv(name, WIDTH, WIDTH, edge_dim=WIDTH, **options))
+            out: Any = conv(given["x"], graph_of(given), edge_of(given))
+            return torch.cat(out) if isinstance(out, tuple) else out
+
+        return call
+
+    return {
+        "gated_gcn, dense edges": Route({**X, **DENSE}, gated("gated_gcn")),
+        "gated_gcn, typed edges": Route({**X, **TABLE}, gated("gated_gcn"), TYPED),
+        "gated_gcn, edges passed on": Route({**X, **DENSE}, gated("gated_gcn", passes_edges=True)),
+        "res_gated, dense edges": Route({**X, **DENSE}, gated("res_gated")),
+        "res_gated, typed edges": Route({**X, **TABLE}, gated("res_gated"), TYPED),
+    }
 
 
 ROUTES: dict[str, Route] = {

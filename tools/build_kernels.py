@@ -44,7 +44,7 @@ def compile_extension(folder: Path, isas: set[str], flags: list[str]) -> None:
             f"-Wl,--defsym,{isa}_{table}=scalar_{table}"
             for isa in ISAS
             if isa not in isas
-            for table in ("kernels", "network", "product", "softmax")
+            for table in ("kernels", "gated", "network", "product", "softmax")
         ]
         made = objects / "_kernels.abi3.so"
         subprocess.run([compiler, "-shared", *flags, *absent, *map(str, files), "-o", str(made), "-lm"], check=True)

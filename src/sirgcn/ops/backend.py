@@ -14,6 +14,7 @@ from sirgcn.ops.calls import is_compiling, is_traced
 from sirgcn.ops.checks import check_known
 from sirgcn.ops.door import why_closed
 from sirgcn.ops.native import backend as native_backend
+from sirgcn.ops.native import gated as native_gated
 from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.reference import EdgeTerms, Ends, Gate, GatedSums, Needs
 
@@ -55,7 +56,13 @@ class Backend:
 
 # The default is the first backend that can run.
 BACKENDS: dict[str, Backend] = {
-    "native": Backend(native_backend.forward, native_backend.backward, ("cpu",), native.UNAVAILABLE),
+    "native": Backend(
+        native_backend.forward,
+        native_backend.backward,
+        ("cpu",),
+        native.UNAVAILABLE,
+        gated=GatedPasses(native_gated.forward, native_gated.backward),
+    ),
     "triton": Backend(
         triton_backend.forward, triton_backend.backward, triton_backend.DEVICES, triton_backend.UNAVAILABLE
     ),

@@ -53,27 +53,36 @@ static int streams(const Job *job, int real) {
     return rows * row >= LARGE && ((places | row | job->out_stride * real) & 63) == 0;
 }
 
-int run_aggregate(Job *job, int dtype, int backward, int activation, int threads) {
-    Aggregation a = {job, find_kernel(dtype, backward, activation, job->width), dtype == FLOAT64 ? 8 : 4};
-    const int64_t units = job->edges + job->groups, table = job->types * job->width * a.real;
-    const int with_table = backward && job->grad_term && job->edge_type;
-    const int rows = !backward && job->slope_sum ? 2 : 1;
+int begin_items(Job *job, int with_table, int rows, int real) {
+    const int64_t units = job->edges + job->groups, table = job->types * job->width * real;
     job->item = ITEM;
     if (with_table && units > ITEM * TABLE_ITEMS) job->item = (units + TABLE_ITEMS - 1) / TABLE_ITEMS;
     /* An item does not get a table of its own if the table is larger than what the item's edges would fill. */
     if (with_table && job->item < job->types) job->item = job->types;
-    job->num_items = (units + job->item - 1) / job->item;
-    if (units == 0 || job->width == 0) {
+    job->num_items = job->width ? (units + job->item - 1) / job->item : 0;
+    if (job->num_items == 0) {
         if (with_table) memset(job->grad_term, 0, table);
         return 0;
     }
-    job->partial = malloc((size_t)job->num_items * rows * job->width * a.real);
+    job->partial = malloc((size_t)job->num_items * rows * job->width * real);
     job->table_partial = with_table ? calloc(job->num_items, table ? table : 1) : 0;
-    if (!job->partial || (with_table && !job->table_partial)) {
-        free(job->partial);
-        free(job->table_partial);
-        return -1;
-    }
+    if (job->partial && (!with_table || job->table_partial)) return 0;
+    end_items(job, 0, real, 1);
+    return -1;
+}
+
+void end_items(Job *job, int with_table, int real, int threads) {
+    if (with_table) run(sum_table, &(Aggregation){job, 0, real}, job->types, threads);
+    free(job->partial);
+    free(job->table_partial);
+}
+
+int run_aggregate(Job *job, int dtype, int backward, int activation, int threads) {
+    Aggregation a = {job, find_kernel(dtype, backward, activation, job->width), dtype == FLOAT64 ? 8 : 4};
+    const int with_table = backward && job->grad_term && job->edge_type;
+    const int rows = !backward && job->slope_sum ? 2 : 1;
+    if (begin_items(job, with_table, rows, a.real)) return -1;
+    if (job->num_items == 0) return 0;
     job->streams = streams(job, a.real);
     run(run_item, &a, job->num_items, threads);
     for (int64_t item = 1; item < job->num_items; item++) {
@@ -84,8 +93,6 @@ int run_aggregate(Job *job, int dtype, int backward, int activation, int threads
         if (rows == 2)
             add_row((char *)job->slope_sum + group * job->width * a.real, partial + job->width * a.real, job->width, a.real);
     }
-    if (with_table) run(sum_table, &a, job->types, threads);
-    free(job->partial);
-    free(job->table_partial);
+    end_items(job, with_table, a.real, threads);
     return 0;
 }

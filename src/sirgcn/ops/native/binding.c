@@ -2,6 +2,7 @@
    version. A function fills a structure from its keyword arguments, releases Python's lock, and calls the C code. */
 #include "aggregate.h"
 #include "fields.h"
+#include "gated.h"
 #include "grouping.h"
 #include "isas.h"
 #include "norm.h"
@@ -71,6 +72,43 @@ FUNCTION(aggregate) {
     int failed;
     Py_BEGIN_ALLOW_THREADS
     failed = run_aggregate(&call.job, call.dtype, call.backward != 0, call.activation, call.threads);
+    Py_END_ALLOW_THREADS
+    return none_unless(failed);
+}
+
+typedef struct {
+    Gated gated;
+    int backward, dtype, threads;
+} GatedCall;
+
+#define GATED(type, member) FIELD_NAMED(#member, GatedCall, gated.member, FIELD_##type, 0)
+#define OPTIONAL_GATED(type, member) FIELD_NAMED(#member, GatedCall, gated.member, FIELD_##type, 1)
+#define GATED_JOB(type, member) FIELD_NAMED(#member, GatedCall, gated.job.member, FIELD_##type, 0)
+#define OPTIONAL_GATED_JOB(type, member) FIELD_NAMED(#member, GatedCall, gated.job.member, FIELD_##type, 1)
+
+FUNCTION(gated) {
+    static const Field fields[] = {
+        INT(GatedCall, backward), INT(GatedCall, dtype), INT(GatedCall, threads), GATED(INT, sigma), GATED_JOB(DOUBLE, slope),
+        GATED(INT, normalized), GATED(DOUBLE, epsilon), GATED_JOB(INT64, width), GATED_JOB(INT64, groups), GATED_JOB(INT64, edges),
+        GATED_JOB(INT, wide_index), GATED_JOB(ADDRESS, ptr), GATED_JOB(ADDRESS, node), GATED_JOB(ADDRESS, edge),
+        OPTIONAL_GATED_JOB(ADDRESS, term), OPTIONAL_GATED_JOB(INT64, types), OPTIONAL_GATED_JOB(ADDRESS, edge_type),
+        OPTIONAL_GATED_JOB(INT, wide_type), OPTIONAL_GATED_JOB(ADDRESS, edge_weight), OPTIONAL_GATED_JOB(ADDRESS, self_weight),
+        OPTIONAL_GATED_JOB(ADDRESS, other_weight), GATED_JOB(ADDRESS, self), GATED_JOB(INT64, self_stride),
+        GATED(ADDRESS, value), GATED(INT64, value_stride), GATED_JOB(ADDRESS, out), GATED_JOB(INT64, out_stride),
+        GATED(ADDRESS, mean), GATED(ADDRESS, share), OPTIONAL_GATED_JOB(ADDRESS, other), OPTIONAL_GATED_JOB(INT64, other_stride),
+        OPTIONAL_GATED(INT64, others), OPTIONAL_GATED(ADDRESS, start), OPTIONAL_GATED(INT64, start_stride),
+        OPTIONAL_GATED_JOB(ADDRESS, slope_sum), OPTIONAL_GATED(INT64, targets), OPTIONAL_GATED(ADDRESS, query),
+        OPTIONAL_GATED(INT64, query_stride), OPTIONAL_GATED_JOB(ADDRESS, grad), OPTIONAL_GATED_JOB(INT64, grad_stride),
+        OPTIONAL_GATED(ADDRESS, grad_value), OPTIONAL_GATED(INT64, grad_value_stride), OPTIONAL_GATED_JOB(ADDRESS, grad_term),
+        OPTIONAL_GATED_JOB(ADDRESS, grad_weight),
+    };
+    GatedCall call = {0};
+    if (!FILL(call, "gated", fields, arguments) || !is_dtype("gated", call.dtype, 0) ||
+        !is_activation("gated", "sigma", call.gated.sigma) || !is_thread_count("gated", call.threads))
+        return NULL;
+    int failed;
+    Py_BEGIN_ALLOW_THREADS
+    failed = run_gated(&call.gated, call.dtype, call.backward != 0, call.threads);
     Py_END_ALLOW_THREADS
     return none_unless(failed);
 }
@@ -355,6 +393,7 @@ static PyObject *py_is_intel(PyObject *self, PyObject *unused) {
 
 static PyMethodDef methods[] = {
     METHOD(aggregate, "One pass over the grouped edges."),
+    METHOD(gated, "One pass of messages with a value over the grouped edges."),
     METHOD(network, "One pass of a message network over the edges."),
     METHOD(marks_size, "The bytes of marks that a message network can use."),
     METHOD(product, "A matrix product, with a bias or without."),

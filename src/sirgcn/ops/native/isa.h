@@ -25,6 +25,7 @@
 FOR_TARGET(TARGET)
 #endif
 
+#include "gated.h"
 #include "network.h"
 #include "product.h"
 #include "softmax.h"
@@ -73,6 +74,7 @@ FOR_TARGET(TARGET)
 #define MAX_TILE WIDE_TILE
 #define MAX_SLOPE_TILE WIDE_SLOPE_TILE
 #include "kernels.h"
+#include "gated_kernels.h"
 #include "product_kernels.h"
 #include "network_kernels.h"
 #include "softmax_kernels.h"
@@ -112,6 +114,7 @@ FOR_TARGET(TARGET)
 #define MAX_TILE 2
 #define MAX_SLOPE_TILE 2
 #include "kernels.h"
+#include "gated_kernels.h"
 #include "product_kernels.h"
 #include "network_kernels.h"
 #include "softmax_kernels.h"
@@ -134,6 +137,8 @@ const Kernel *const ISA(kernels)[NUM_DTYPES][2] = {
 const NetworkKernels *const ISA(network)[2] = {[FLOAT32] = &ISA(f32_network), [FLOAT64] = &ISA(f64_network)};
 
 const ProductKernels *const ISA(product)[2] = {[FLOAT32] = &ISA(f32_product), [FLOAT64] = &ISA(f64_product)};
+
+const GatedKernels *const ISA(gated)[2] = {[FLOAT32] = &ISA(f32_gated), [FLOAT64] = &ISA(f64_gated)};
 
 const SoftmaxKernel ISA(softmax)[2] = {[FLOAT32] = ISA(f32_softmax), [FLOAT64] = ISA(f64_softmax)};
 

@@ -6,8 +6,9 @@
     extern const Kernel *const isa##_kernels[NUM_DTYPES][2]; \
     extern const NetworkKernels *const isa##_network[2];     \
     extern const ProductKernels *const isa##_product[2];     \
-    extern const SoftmaxKernel isa##_softmax[2];
-#define ISA_OF(isa, bytes) ((Isa){#isa, bytes, isa##_kernels, isa##_network, isa##_product, isa##_softmax})
+    extern const SoftmaxKernel isa##_softmax[2];              \
+    extern const GatedKernels *const isa##_gated[2];
+#define ISA_OF(isa, bytes) ((Isa){#isa, bytes, isa##_kernels, isa##_network, isa##_product, isa##_softmax, isa##_gated})
 
 DECLARE(scalar)
 DECLARE(baseline)

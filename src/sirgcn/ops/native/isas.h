@@ -2,6 +2,7 @@
 #ifndef SIRGCN_ISAS_H
 #define SIRGCN_ISAS_H
 
+#include "gated.h"
 #include "job.h"
 #include "network.h"
 #include "product.h"
@@ -16,6 +17,7 @@ typedef struct {
     const NetworkKernels *const *network;
     const ProductKernels *const *product;
     const SoftmaxKernel *softmax;
+    const GatedKernels *const *gated;
 } Isa;
 
 __attribute__((visibility("hidden"))) void find_isas(void);
