@@ -235,10 +235,6 @@ def _convolutions() -> dict[str, Route]:
             f"{name}, typed edges": Route(
                 {**X, **TABLE, **square, **edged}, convolved(make(edge_dim=WIDTH), *square, *edged), TYPED
             ),
-            f"{name}, gated": Route(
-                {**X, **DENSE, **WEIGHT, **square, **edged, **value},
-                convolved(make(edge_dim=WIDTH, aggr="sym", activation="sigmoid", gated=True), *square, *edged, *value),
-            ),
             f"{name}, context": Route({**X, **context}, convolved(make(aggr="sym", context="mean"), *context)),
             f"{name}, context by max": Route({**X, **context}, convolved(make(context="max"), *context)),
             f"{name}, learned slopes": Route(
@@ -246,6 +242,10 @@ def _convolutions() -> dict[str, Route]:
             ),
             f"{name}, learned slopes, max": Route(
                 {**X, **sloped}, convolved(make(aggr="max", activation="prelu"), *sloped)
+            ),
+            f"{name}, gated": Route(
+                {**X, **DENSE, **WEIGHT, **square, **edged, **value},
+                convolved(make(edge_dim=WIDTH, aggr="sym", activation="sigmoid", gated=True), *square, *edged, *value),
             ),
             f"{name}, a network as sigma": Route({**X, **square}, convolved(make(activation=mlp()), *square)),
             f"{name}, message network": Route(

@@ -359,7 +359,7 @@ def test_search_is_announced_made_shown_and_continued(tmp_path: Path) -> None:
     assert "0 of 1" in text
     assert "5 runs to go: how long is unknown" in text
     assert not (tmp_path / "results").exists()
-    rows = as_json("search", str(file), *places, "-m", "Boosting with neighbours")
+    rows = as_json("search", str(file), *places, "-m", "Boosting with neighbours", "--json")
     assert [(row["model"], len(row["trials"]), row["runs"], row["runs_asked"]) for row in rows] == [
         ("Boosting with neighbours", 1, 1, 1)
     ]

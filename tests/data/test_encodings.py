@@ -11,8 +11,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE
 
-from sirgcn.data import DataError, Graphs, Schema, Split, Task, encodings
-from sirgcn.data.encodings import ENCODINGS, in_degree, laplacian, random_walk, with_encodings
+from sirgcn.data import DataError, Graphs, Schema, Split, Task, encodings, load
+from sirgcn.data.encodings import ENCODINGS, edge_random_walk, in_degree, laplacian, random_walk, with_encodings
 from sirgcn.testing import EDGE_CASES, RICH, Graph
 from sirgcn.testing import graphs as any_graph
 
@@ -68,6 +68,17 @@ def test_walks_return_as_the_powers_of_the_dense_matrix_say(graphs: list[Graph],
 
 
 @given(some, sizes)
+def test_walks_along_edges_arrive_as_the_powers_of_the_dense_matrix_say(graphs: list[Graph], size: int) -> None:
+    found = edge_random_walk(stored(graphs), size).split([len(graph.edges) for graph in graphs])
+    for graph, pe in zip(graphs, found, strict=True):
+        step = adjacency(graph)
+        step = step / step.sum(1, keepdim=True).clamp(min=1)
+        powers = torch.stack([torch.linalg.matrix_power(step, k) for k in range(1, size + 1)], dim=-1)
+        source, target = graph.edge_index.long()
+        torch.testing.assert_close(pe.double(), powers[source, target], atol=1e-6, rtol=1e-6)
+
+
+@given(some, sizes)
 def test_eigenvectors_solve_the_dense_problem(graphs: list[Graph], size: int) -> None:
     found = laplacian(stored(graphs), size).split([graph.num_targets for graph in graphs])
     for graph, pe in zip(graphs, found, strict=True):
@@ -116,6 +127,53 @@ def test_a_large_graph_takes_another_way_to_the_same(encoding: str, monkeypatch:
     monkeypatch.setattr(encodings, "_DENSE", 20)
     monkeypatch.setattr(encodings, "_BLOCK", 100)
     torch.testing.assert_close(ENCODINGS[encoding](large, 5), dense, atol=1e-5, rtol=0)
+
+
+def test_edges_of_a_large_graph_take_another_way_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = tuple((a, b) for i in range(30) for a, b in ((i, i + 1), (i + 1, i)))
+    large = stored([Graph(edges, 31, 31)])
+    dense = edge_random_walk(large, 5)
+    monkeypatch.setattr(encodings, "_DENSE", 20)
+    monkeypatch.setattr(encodings, "_BLOCK", 100)
+    torch.testing.assert_close(edge_random_walk(large, 5), dense, atol=1e-6, rtol=0)
+
+
+def test_a_task_gets_walks_of_its_edges_and_loses_them_with_the_next_encoding(tmp_path: Path) -> None:
+    plain = task(stored([RICH, RING, PATH]))
+    found = with_encodings(plain, "random_walk", 4, tmp_path, edges=True)
+    assert (found.schema.encodings, found.schema.edge_encodings) == (4, 4)
+    assert found.details["encodings"] == {"encoding": "random_walk", "size": 4, "edges": True}
+    assert torch.equal(found.graphs.edge_pe, edge_random_walk(plain.graphs, 4))  # type: ignore[arg-type]
+    batch = next(found.batches("train", 2))
+    count = found.graphs.select(torch.tensor([0, 1])).num_edges
+    assert torch.equal(batch.edge_pe, found.graphs.edge_pe[:count])  # type: ignore[index]
+    assert {path.name.rsplit("-", 2)[0] for path in (tmp_path / "encodings").iterdir()} == {
+        "random_walk",
+        "edge_random_walk",
+    }
+    again = with_encodings(found, "degree", 3, tmp_path)
+    assert again.graphs.edge_pe is None
+    assert again.schema.edge_encodings == 0
+
+
+def test_only_random_walks_are_encodings_of_edges(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="encoding: expected random_walk, the only one that edges have, got 'degree'"):
+        with_encodings(task(stored([RICH])), "degree", 3, tmp_path, edges=True)
+
+
+def test_a_schema_without_encodings_of_edges_reads_as_before() -> None:
+    # Its text is hashed with the splits of a task; records of finished runs hold that hash.
+    assert "edge_encodings" not in str(Schema(features=1))
+
+
+def test_every_data_set_has_random_walks_as_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIRGCN_CACHE", str(tmp_path))
+    found = load("hetero_edge_count", c=2, num_graphs=3, random_walk=4, edge_walks=True)
+    assert torch.equal(found.graphs.pe, random_walk(found.graphs, 4))  # type: ignore[arg-type]
+    assert torch.equal(found.graphs.edge_pe, edge_random_walk(found.graphs, 4))  # type: ignore[arg-type]
+    assert load("hetero_edge_count", c=2, num_graphs=3, random_walk=4).graphs.edge_pe is None
+    with pytest.raises(DataError, match="random_walk: expected at least 1 step with edge_walks, got 0"):
+        load("hetero_edge_count", c=2, num_graphs=3, edge_walks=True)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

@@ -294,7 +294,7 @@ def test_loss_and_metric_are_those_named() -> None:
     ("name", "options"), [("hetero_edge_count", {"c": 2, "num_graphs": 20}), ("cluster", {"num_graphs": 12})]
 )
 def test_without_its_test_part_a_task_has_no_label_that_is_not_trained_on_or_chosen_by(
-    name: str, options: dict[str, int]
+    name: str, options: dict[str, Any]
 ) -> None:
     whole = load(name, **options)
     hidden = whole.without_test()

@@ -1,15 +1,17 @@
 """Small tasks with the schema of the real ones."""
 
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sirgcn.data import Graphs, Schema, Split, Task, load
-from sirgcn.data.sets.catalog import find
+from sirgcn.data import Graphs, Schema, Split, Task, load, with_encodings
+from sirgcn.data.sets.catalog import WALK_OPTIONS, find
 from sirgcn.engine import records
-from sirgcn.nn.encoder import OGB_ATOM
+from sirgcn.nn.encoder import OGB_ATOM, OGB_BOND
 
 FEATURES = {
     "WikiCS": (300, 10),
@@ -21,12 +23,35 @@ FEATURES = {
     "minesweeper": (7, 1),
     "tolokers": (10, 1),
     "questions": (301, 1),
+    "actor": (932, 5),
+    "squirrel-filtered": (2089, 5),
 }
 """Width of the node features, and outputs, of the data sets with a preset."""
 
 
 def stand_in(name: str, options: dict[str, Any]) -> Task:
-    """A small task like the data set of that name."""
+    """A small task like the data set of that name, with edge features and walks where the options ask for them."""
+    plain = {option: value for option, value in options.items() if option not in WALK_OPTIONS}
+    task = _stand_in(name, plain)
+    widths = {"ZINC": (4,) * options.get("bonds", False), "ogbg-molhiv": OGB_BOND * options.get("bonds", False)}
+    task = _with_edges(task, widths.get(name, ()), options.get("edge_values", False))
+    if not options.get("random_walk"):
+        return task
+    with TemporaryDirectory() as folder:
+        return with_encodings(task, "random_walk", options["random_walk"], folder, options.get("edge_walks", False))
+
+
+def _with_edges(task: Task, vocabularies: tuple[int, ...], has_values: bool) -> Task:
+    if not vocabularies and not has_values:
+        return task
+    edges = task.graphs.num_edges
+    columns = [torch.randint(0, size, (edges,)) for size in vocabularies]
+    edge_attr = torch.rand(edges, 1) if has_values else torch.stack(columns, dim=1)
+    schema = replace(task.schema, edge_vocabularies=vocabularies, edge_features=int(has_values))
+    return replace(task, graphs=replace(task.graphs, edge_attr=edge_attr), schema=schema)
+
+
+def _stand_in(name: str, options: dict[str, Any]) -> Task:
     if name in ("pattern", "cluster"):
         whole = load(name, num_graphs=140 if name == "pattern" else 12)
         six = Split(torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor([4, 5]))
@@ -37,7 +62,7 @@ def stand_in(name: str, options: dict[str, Any]) -> Task:
     torch.manual_seed(0)
     graphs, size = (6, 8) if entry.level == "graph" else (1, 80)
     if name == "ZINC":
-        x, schema = torch.randint(0, 28, (graphs * size, 1)), Schema(vocabularies=(28,))
+        x, schema = torch.randint(0, 21, (graphs * size, 1)), Schema(vocabularies=(28,))
         return _task(name, x, torch.randn(graphs), schema, "l1", "mae", graphs)
     if name == "ogbg-molhiv":
         x = torch.stack([torch.randint(0, limit, (graphs * size,)) for limit in OGB_ATOM], dim=1)

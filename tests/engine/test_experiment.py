@@ -14,7 +14,7 @@ from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
 from sirgcn.engine import experiment as config
 from sirgcn.engine.controls import find_control
-from sirgcn.engine.experiment import Experiment, ModelConfig, TrainConfig, TrainingExperiment
+from sirgcn.engine.experiment import ColumnConfig, Experiment, ModelConfig, TrainConfig, TrainingExperiment
 from sirgcn.engine.experiment.space import with_settings
 from sirgcn.engine.loop import Trainer
 from sirgcn.engine.network import build
@@ -41,7 +41,30 @@ PARAMETERS = {
     "minesweeper": 1_321_217,
     "tolokers": 1_321_985,
     "questions": 3_311_105,
+    "sinc_wikics": 101_510,
+    "sinc_pattern": 99_752,
+    "sinc_cluster": 100_316,
+    "sinc_mnist": 104_560,
+    "sinc_cifar10": 105_160,
+    "sinc_zinc": 106_401,
+    "sinc_arxiv": 103_915,
+    "sinc_molhiv": 107_875,
 }
+CONTROLS = {"MLP", "GatedGCN"}
+SINC = {
+    "sinc_scores": [
+        "sinc_arxiv",
+        "sinc_cifar10",
+        "sinc_cluster",
+        "sinc_mnist",
+        "sinc_molhiv",
+        "sinc_pattern",
+        "sinc_wikics",
+        "sinc_zinc",
+    ],
+    "sinc_unique_signature": ["unique_signature"],
+}
+LOST = ModelConfig("PNA", conv="pna", columns=("n=4",))
 
 
 TRAININGS = [name for name in config.names() if config.load(name).sort == "training"]
@@ -74,7 +97,7 @@ def check_network(experiment: TrainingExperiment, row: ModelConfig, task: Task) 
     torch.manual_seed(0)
     model = build(experiment, row, task, experiment.columns[0].options)
     count = sum(p.numel() for p in model.parameters())
-    if row.architecture == {"conv": "sir"} and experiment.name in PARAMETERS:
+    if row.architecture == {"conv": "sir"} and row.budget is None and experiment.name in PARAMETERS:
         assert count == PARAMETERS[experiment.name]
     if row.budget is not None:
         assert 0.85 * row.budget < count <= row.budget  # heads make the steps of a width coarse
@@ -87,11 +110,11 @@ def check_network(experiment: TrainingExperiment, row: ModelConfig, task: Task) 
 @pytest.mark.parametrize("name", [name for name in config.names() if config.load(name).table is not None])
 def test_experiment_fills_cells_of_its_table(name: str) -> None:
     experiment = config.load(name)
-    (table,) = (table for table in load_claims() if table.number == experiment.table)
+    (table,) = (table for table in load_claims() if table.key == experiment.table)
     assert {column.title for column in experiment.columns} <= {column.name for column in table.columns}
-    controls = {"MLP", "GatedGCN"} if experiment.table in (3, 4, 5) else set()
-    assert {row.title for row in experiment.models} - {row.model for row in table.rows} == controls
-    assert experiment.variant == "published"
+    more = {3: CONTROLS, 4: CONTROLS, 5: CONTROLS, "sinc_unique_signature": {"SIR-GCN (sum)", "GIN"}}
+    assert {row.title for row in experiment.models} - {row.model for row in table.rows} == more.get(table.key, set())
+    assert experiment.variant == table.variant
 
 
 def test_controls_have_the_rules_of_the_other_convolutions() -> None:
@@ -116,8 +139,51 @@ def test_egc_m_has_the_aggregators_of_its_authors() -> None:
 def test_tables_have_their_experiments() -> None:
     found = {table: len(config.of_table(table)) for table in range(1, 9)}
     assert found == {1: 1, 2: 1, 3: 6, 4: 2, 5: 5, 6: 1, 7: 1, 8: 1}
-    with pytest.raises(ConfigError, match="table: expected one of 1, 2, 3, 4, 5, 6, 7, 8, got 9"):
+    of_sinc = {table: [entry.name for entry in config.of_table(table)] for table in SINC}
+    assert of_sinc == SINC
+    with pytest.raises(ConfigError, match=r"table: expected one of 1, 2, .*, 8, sinc_scores, .*, got 9"):
         config.of_table(9)
+
+
+def test_sir_gcn_has_the_protocol_of_sinc_gcn_and_as_many_parameters() -> None:
+    for name in SINC["sinc_scores"]:
+        experiment = config.load_training(name)
+        with_context, without = experiment.models
+        assert (with_context.title, without.title) == ("SINC-GCN", "SIR-GCN")
+        assert experiment.train_for(with_context) == experiment.train_for(without)
+        assert (without.budget, without.options) == (PARAMETERS[name], {"context": "none"})
+
+
+def test_unique_signature_has_the_parameters_of_the_sheet() -> None:
+    experiment = config.load_training("unique_signature")
+    task = stand_in("unique_signature", experiment.columns[0].options)
+    found = {row.title: build(experiment, row, task, {}).parameters() for row in experiment.models}
+    assert {title: sum(p.numel() for p in parameters) for title, parameters in found.items()} == {
+        "SINC-GCN": 352,
+        "SIR-GCN (sum)": 336,
+        "SIR-GCN": 336,
+        "PNA": 403,
+        "GIN": 320,
+        "EGC-M": 120,
+        "EGC-S": 104,
+    }
+
+
+def test_a_row_has_its_own_columns_unless_columns_are_asked_for() -> None:
+    experiment = config.load_training("unique_signature")
+    cells = experiment.cells()
+    of = {title: [cell[:2] for cell in cells if cell[2] == title] for title in ("SINC-GCN", "PNA")}
+    assert len(of["SINC-GCN"]) == 27
+    assert of["PNA"] == [(0, f"p=0.5 r={r}") for r in (3, 5, 7)]
+    assert experiment.cells(["PNA"], ["p=0.3 r=3"]) == [(0, "p=0.3 r=3", "PNA")]
+    with pytest.raises(ConfigError, match=r"mine: PNA: columns: expected one of n=3, got 'n=4'"):
+        dataclasses.replace(experiment, name="mine", columns=(ColumnConfig("n=3", {"r": 3}),), models=(LOST,))
+
+
+def test_a_newer_setting_of_the_training_leaves_older_records_current() -> None:
+    old = {name for name in dataclasses.asdict(TrainConfig()) if name != "plateau_on"}
+    assert TrainConfig().recorded().keys() == old
+    assert TrainConfig(plateau_on="val").recorded()["plateau_on"] == "val"
 
 
 SMALL = """

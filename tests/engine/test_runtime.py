@@ -112,7 +112,7 @@ def test_every_timed_table_of_the_paper_has_its_experiment() -> None:
     assert {config.load(name).table for name in TIMED} == {6, 7, 8}
     for name in TIMED:
         experiment = config.load(name)
-        (table,) = (table for table in load_claims() if table.number == experiment.table)
+        (table,) = (table for table in load_claims() if table.key == experiment.table)
         assert table.sort == experiment.sort
         assert {column.title for column in experiment.columns} == {column.name for column in table.columns}
         assert {row.title for row in experiment.models} == {row.model for row in table.rows}

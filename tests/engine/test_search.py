@@ -380,3 +380,15 @@ def test_seeds_of_a_row_are_its_own_unless_they_are_asked_for(tmp_path: Path) ->
     }
     assert count == {"SIR-GCN": 2, "Boosting with neighbours": 1}
     assert len(experiment.cells(seeds=[0, 1])) == 4
+
+
+def test_a_row_is_searched_in_its_own_columns_only(tmp_path: Path) -> None:
+    column = TEXT.splitlines()[3].removeprefix("columns = [").removesuffix("]")
+    both = f"columns = [{column}, {column.replace('mine', 'other', 1)}]"
+    text = TEXT.replace(TEXT.splitlines()[3], both).replace("trials = 3", "trials = 1")
+    search = search_in(tmp_path, text.replace("seeds = 1", 'seeds = 1\ncolumns = ["other"]'))
+    assert set(search.run().values()) == {"done"}
+    made = [(one["column"], one["row"]) for one in trials_in(tmp_path)]
+    assert sorted(made) == [("mine", "SIR-GCN"), ("other", "Boosting with neighbours"), ("other", "SIR-GCN")]
+    finals = {(one["column"], one["model"]) for one in kept_of(tmp_path / "results" / "mine.jsonl")}
+    assert finals == set(made)

@@ -230,7 +230,7 @@ def test_every_preset_runs_and_learns(name: str, variant: str) -> None:
 def test_preset_takes_changes_and_names_the_known_ones() -> None:
     assert len(preset("zinc", num_layers=2).blocks) == 2
     assert PRESETS["zinc"].block.layers == 4
-    with pytest.raises(ValueError, match=r"^name: expected one of wikics, .*questions, got 'cora'"):
+    with pytest.raises(ValueError, match=r"^name: expected one of wikics, .*questions, .*tuned/cora, .*got 'cora'"):
         preset("cora")
     with pytest.raises(ValueError, match=r"option: expected one of .*num_layers.*, got 'layers'"):
         preset("zinc", layers=3)
@@ -342,17 +342,18 @@ def test_residual_may_be_left_out() -> None:
     assert parameters(with_residual) - parameters(without) == 8 * 16 + 16 + 16 * 16 + 16
 
 
-@pytest.mark.parametrize("jk", ["cat", "max", "lstm"])
+@pytest.mark.parametrize("jk", ["cat", "max", "lstm", "sum"])
 @pytest.mark.parametrize("block", ["residual", "skip", "pre_norm", "transformer"])
 def test_jumping_knowledge_joins_the_blocks_outputs(jk: str, block: str) -> None:
     model: Any = SIRNet.of(8, 16, 3, 3, encoder="linear", block=block, norm="layer", jk=jk).eval()
     x = torch.randn(NODES, 8)
-    assert isinstance(model.jk, JumpingKnowledge)
     h, outputs = model.encoder(x), []
     for part in model.blocks:
         h = part(h, EDGE_INDEX, None, None)
         outputs.append(h)
-    close(model(x, EDGE_INDEX), model.readout(model.last_norm(model.jk(outputs))))
+    assert isinstance(model.jk, JumpingKnowledge) == (jk != "sum")
+    joined = torch.stack(outputs).sum(0) if jk == "sum" else model.jk(outputs)
+    close(model(x, EDGE_INDEX), model.readout(model.last_norm(joined)))
     run_and_learn(model, x, EDGE_INDEX)
 
 
@@ -548,6 +549,9 @@ GRAPH_MODELS: dict[str, dict[str, Any]] = {
     "head after readout": {"pool": "sum", "head_channels": (8,), "readout_layers": 2, "norm": "layer"},
     "virtual node": {"pool": "sum", "virtual_node": True, "encoder": "linear", "jk": "cat"},
     "pre_norm": {"pool": "mean", "block": "pre_norm", "encoder": "linear", "feed_forward": 2, "jk": "lstm"},
+    "around": {"pool": "sum", "block": "skip", "encoder": "linear", "feed_forward": 2, "feed_forward_norm": "around"},
+    "no norm after": {"pool": "mean", "conv_norm": False, "feed_forward": 1, "head_channels": (8,), "head_norm": None},
+    "one row for all edges": {"pool": "sum", "edge_encoder": "constant", "jk": "sum"},
     "edges": {"pool": "sum", "edge_channels": (3, 2), "edge_encoder": "embedding", "aggr": "mean"},
     "node task": {"aggr": "sym"},
 }
@@ -562,7 +566,7 @@ def graphs_of(model: SIRNet) -> list[Data]:
     graphs = []
     for nodes, edges in ((4, 6), (1, 0), (5, 9), (3, 1)):
         data = Data(x=torch.randn(nodes, 8, generator=generator), edge_index=integers(nodes, 2, edges))
-        if model.edge_encoder is not None:
+        if isinstance(model.edge_encoder, CategoricalEncoder):
             data.edge_attr = torch.stack([integers(3, edges), integers(2, edges)], dim=1)
         graphs.append(data)
     return graphs

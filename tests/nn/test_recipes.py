@@ -153,6 +153,27 @@ def test_gin_plus_has_the_published_numbers_of_parameters() -> None:
     assert parameters(recipe("gnn_plus/molhiv", conv="gin")) == 481_433
 
 
+@pytest.mark.parametrize(
+    ("name", "count", "changes"),
+    [
+        (
+            "zinc",
+            413_355,
+            {"num_layers": 9, "hidden_channels": 70, "dropout": 0.05, "conv_norm": True, "head_channels": (35, 17)},
+        ),
+        # The authors read the one-hot classes by a linear layer, and PATTERN has one logit there.
+        ("pattern", 466_001, {"encoder": "linear", "out_channels": 1}),
+        ("cluster", 474_574, {"encoder": "linear"}),
+        ("molhiv", 1_076_633, {"conv_norm": True}),
+        ("mnist", 118_940, {}),
+        ("cifar10", 116_490, {}),
+    ],
+)
+def test_gated_gcn_plus_has_the_published_numbers_of_parameters(name: str, count: int, changes: dict[str, Any]) -> None:
+    gated = {"conv": "gated_gcn", "conv_options": {"passes_edges": True}}
+    assert parameters(recipe(f"gnn_plus/{name}", **gated, **changes)) == count
+
+
 # GIN with edge features
 
 
@@ -295,7 +316,8 @@ def test_one_row_for_all_edges_is_an_edge_feature_like_any_other() -> None:
     torch.testing.assert_close(found, other(x, data["edge_index"], row.expand(30, -1)))
     # The ones that a sparse adjacency stores are no edge features.
     edges = data["edge_index"].unique(dim=1)
-    adjacency = torch.sparse_coo_tensor(edges.flip(0), torch.ones(edges.size(1), dtype=DOUBLE), (NODES, NODES))
+    ones = torch.ones(edges.size(1), dtype=DOUBLE)
+    adjacency = torch.sparse_coo_tensor(edges.flip(0), ones, (NODES, NODES), check_invariants=True)
     torch.testing.assert_close(net(x, adjacency.coalesce()), net(x, edges))
     with pytest.raises(ValueError, match=r"^edge_attr: all edges share one learned row, expected None"):
         net(x, data["edge_index"], torch.randn(30, 8, dtype=DOUBLE))

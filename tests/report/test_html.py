@@ -135,7 +135,7 @@ def test_the_page_renders_fetches_nothing_and_fits_its_screen(
     assert browser.requests == [page.as_uri()]
     assert browser.errors == []
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
-    assert browser.evaluate("document.querySelectorAll('section.table').length") == 9
+    assert browser.evaluate("document.querySelectorAll('section.table').length") == 11
     assert browser.evaluate("document.getElementById('shown').textContent") == "274 of 274 cells"
     colours = "['color', 'backgroundColor'].map(name => getComputedStyle(document.body)[name])"
     text, background = (sum(map(int, re.findall(r"\d+", colour))) for colour in browser.evaluate(colours))

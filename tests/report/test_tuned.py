@@ -66,7 +66,8 @@ def ran(folder: Path, row: ModelConfig, winner: dict[str, Any], tests: list[floa
 
 def folder_of(place: Path) -> Path:
     """Two forms of SIR-GCN, of which the second is better in validation; GCN has no run yet."""
-    for row, vals in zip(ROWS, ([0.80, 0.85], [0.90, 0.86], [None, 0.7], [0.60, 0.65]), strict=True):
+    found: list[list[float | None]] = [[0.80, 0.85], [0.90, 0.86], [None, 0.7], [0.60, 0.65]]
+    for row, vals in zip(ROWS, found, strict=True):
         made = [tried(place, row, number, val) for number, val in enumerate(vals)]
         winner = trials.winner_of(made)
         assert winner is not None

@@ -24,6 +24,8 @@ from sirgcn.strict import checked
 _RULE = 1
 # Graphs of up to this many nodes use dense matrices: all eigenvectors are computed, and powers of a dense matrix.
 _DENSE = 1_000
+# The share of entries from which a block of columns is no longer sparse.
+_FILLED = 0.1
 # Entries of the dense block of columns for walks on a larger graph: 64 MB.
 _BLOCK = 1 << 23
 
@@ -162,32 +164,40 @@ def _pairs(pointer: Tensor) -> list[list[int]]:
     return ends
 
 
-def _step(num_nodes: int, edge_index: Tensor) -> Tensor:
-    """Return P, the probabilities of one step of a walk: dense for a small graph, sparse for a large one."""
+def _step(num_nodes: int, edge_index: Tensor) -> Any:
+    """Return P, the probabilities of one step of a walk: an array for a small graph, a sparse one for a large graph."""
+    # Imported when it is used: reading a data set without encodings does not need it.
+    from scipy.sparse import csr_array
+
     weight = 1 / degree(edge_index[0], num_nodes, torch.float64)[edge_index[0]]
-    shape = (num_nodes, num_nodes)
-    step = torch.sparse_coo_tensor(edge_index, weight, shape, check_invariants=True).coalesce()
-    return step.to_dense() if num_nodes <= _DENSE else step
+    step = csr_array((weight.numpy(), tuple(edge_index.numpy())), shape=(num_nodes, num_nodes))
+    return step.toarray() if num_nodes <= _DENSE else step
 
 
-def _arrivals(step: Tensor, pairs: Tensor, size: int) -> Tensor:
+def _arrivals(step: Any, pairs: Tensor, size: int) -> Tensor:
     """Return (P^k)_{vu} of the pairs (v, u), int64 `[2, N]`, for k = 1, ..., size, as float64 `[N, size]`.
 
     The columns of the powers are computed in blocks of a fixed size, and never all at once.
     """
-    count, (source, target) = len(step), pairs
-    out = torch.empty(pairs.size(1), size, dtype=torch.float64)
-    order = target.argsort(stable=True)
+    count, (source, target) = step.shape[0], pairs.numpy()
+    out = np.empty((pairs.size(1), size))
+    order = target.argsort(kind="stable")
     width = max(_BLOCK // count, 1)
-    ends = torch.arange(0, count + width, width).clamp(max=count)
-    places = torch.searchsorted(target[order], ends).tolist()
+    ends = np.arange(0, count + width, width).clip(max=count)
+    places = np.searchsorted(target[order], ends)
     for block, (first, last) in enumerate(pairwise(ends.tolist())):
         own = order[places[block] : places[block + 1]]
-        columns = torch.arange(last - first)
-        # One column per target: the probability to be there after k steps, by the node where the walk started.
-        arrived = torch.zeros(count, last - first, dtype=torch.float64)
-        arrived[columns + first, columns] = 1
-        for k in range(size):
-            arrived = step @ arrived
+        for k, arrived in enumerate(_powers(step, first, last, size)):
             out[own, k] = arrived[source[own], target[own] - first]
-    return out
+    return torch.from_numpy(out)
+
+
+def _powers(step: Any, first: int, last: int, size: int) -> Iterator[Any]:
+    """Yield the columns first, ..., last - 1 of P, P^2, ...: sparse until many nodes have been reached."""
+    arrived = step[:, first:last]
+    yield arrived
+    for _ in range(size - 1):
+        if not isinstance(arrived, np.ndarray) and arrived.nnz > _FILLED * step.shape[0] * (last - first):
+            arrived = arrived.toarray()
+        arrived = step @ arrived
+        yield arrived

@@ -91,7 +91,7 @@ def rows_of(task: Task, part: Part, split: int = 0) -> Tensor:
 
     >>> from sirgcn.data import load
     >>> len(rows_of(load("hetero_edge_count", c=2, num_graphs=20), "train"))
-    8
+    16
     """
     items: Tensor = getattr(task.splits[split], part)
     if task.over == "graphs" and task.level != "graph":

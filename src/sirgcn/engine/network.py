@@ -79,11 +79,11 @@ def _check_columns(experiment: Experiment, where: str) -> None:
     size, _ = _SIZED.get(experiment.preset, (None, None))
     for place, column in enumerate(experiment.columns):
         at = f"{where}: columns[{place}]: options"
-        walks = {name: value for name, value in column.options.items() if not is_own and name in WALK_OPTIONS}
-        own = {name: value for name, value in column.options.items() if name not in walks}
-        _check_known(own, options, at)
-        check_arguments(reader, own, f"{at}: ")
+        _check_known(column.options, options, at)
+        walks = {} if is_own else {name: value for name, value in column.options.items() if name in WALK_OPTIONS}
         check_arguments(load_dataset, walks, f"{at}: ")
+        of_reader = {name: value for name, value in column.options.items() if name not in walks}
+        check_arguments(reader, of_reader, f"{at}: ")
         if size is not None and size not in column.options:
             raise ConfigError(
                 f"{at}: expected {size}, from which the preset {experiment.preset} has its size, got none"
@@ -107,7 +107,7 @@ def _table_options() -> tuple[str, ...]:
 
 def _dataset_options(experiment: Experiment, where: str) -> tuple[str, ...]:
     try:
-        return tuple(find_dataset(experiment.data).options)
+        return (*find_dataset(experiment.data).options, *WALK_OPTIONS)
     except ValueError as error:
         raise ConfigError(f"{where}: data: {str(error).removeprefix('name: ')}") from error
 
@@ -229,12 +229,13 @@ def _network_config(model: ModelConfig, task: Task, where: str) -> NetworkConfig
 
 def _within(config: NetConfig | NetworkConfig, budget: int, where: str) -> NetConfig | NetworkConfig:
     """The configuration with the largest width at which the network has no more parameters than the budget."""
-    multiple_of = 1
+    multiple_of, least = 1, 1
     if isinstance(config, NetConfig):
+        least = 1 + config.context.random_features + config.context.pe_channels
         multiple_of = config.conv.options.get("heads", find_conv(config.conv.name).heads)
     elif "hidden_channels" not in find_network(config.network).options:
         raise ConfigError(f"{where}: budget: expected a model with a width, got none")
-    width = width_for_budget(lambda width: build_net(_of_width(config, width)), budget, multiple_of)
+    width = width_for_budget(lambda width: build_net(_of_width(config, width)), budget, multiple_of, least)
     return _of_width(config, width)
 
 

@@ -239,11 +239,12 @@ def preset(name: str, **changes: Any) -> SIRNet:
     return SIRNet(PRESETS[name].with_options(**changes))
 
 
-def width_for_budget(build: Callable[[int], nn.Module], budget: int, multiple_of: int = 1) -> int:
+def width_for_budget(build: Callable[[int], nn.Module], budget: int, multiple_of: int = 1, least: int = 1) -> int:
     """The largest width, a multiple of `multiple_of`, at which a model has no more parameters than the budget.
 
     `build` gives the model of a width; it is called without memory for the weights and without drawing any. The heads
-    of an attention ask for a multiple: `CONVS[conv].heads`, or those of its options.
+    of an attention ask for a multiple: `CONVS[conv].heads`, or those of its options. A network with columns beside
+    those of its encoder has a `least` width.
 
     >>> width_for_budget(lambda width: nn.Linear(width, 10, bias=False), budget=105)
     10
@@ -253,10 +254,12 @@ def width_for_budget(build: Callable[[int], nn.Module], budget: int, multiple_of
         with torch.device("meta"):
             return sum(parameter.numel() for parameter in build(units * multiple_of).parameters())
 
-    smallest = parameters(1)
+    first = -(-least // multiple_of)
+    smallest = parameters(first)
     if smallest > budget:
-        raise ValueError(f"budget: expected at least {smallest}, the parameters at width {multiple_of}, got {budget}")
-    fits, exceeds = 1, 2
+        at = f"the parameters at width {first * multiple_of}"
+        raise ValueError(f"budget: expected at least {smallest}, {at}, got {budget}")
+    fits, exceeds = first, 2 * first
     while parameters(exceeds) <= budget:
         fits, exceeds = exceeds, 2 * exceeds
         if exceeds > 2 * budget:

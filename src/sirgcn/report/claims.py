@@ -138,6 +138,7 @@ class Table:
         source: the publications from which the paper takes the rows other than its own model's.
         paper: the model of the paper that claims the figures. Empty for a table without claims.
         variant: the variant of `SIRConv` behind the claims.
+        remark: what a reader must know of the claims and the paper does not say below its table.
 
     >>> load_claims()[0].title
     'Table 1'
@@ -153,6 +154,7 @@ class Table:
     source: str = ""
     paper: str = ""
     variant: str = "published"
+    remark: str = ""
 
     def __post_init__(self) -> None:
         models = [row.model for row in self.rows]

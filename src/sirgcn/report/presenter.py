@@ -185,7 +185,8 @@ def _notes_on_runs(comparison: Comparison) -> list[Fact]:
 
 def _notes_of_the_paper(table: Table) -> list[Fact]:
     notes = [Fact(f"Source of the paper's rows other than {table.paper}", table.source)] * bool(table.source)
-    return notes + [Fact("The paper's note", table.note.replace("$", ""))] * bool(table.note)
+    notes += [Fact("The paper's note", table.note.replace("$", ""))] * bool(table.note)
+    return notes + [Fact("On the published figures", table.remark)] * bool(table.remark)
 
 
 def _rows_of(line: Line) -> list[list[Entry]]:

@@ -123,7 +123,8 @@ def read_tuned(experiment: TrainingExperiment, column: str, results: str | Path)
     runs = [run for run in (read_runs(file) if file.exists() else ()) if run.column == column and run.status == "done"]
     asked = trials.search_of(experiment).trials
     found = []
-    for row in experiment.models:
+    # A row may have columns of its own.
+    for row in (experiment.model(title) for _, place, title in experiment.cells(seeds=[0]) if place == column):
         kept = tuple(trials.trials_of(made, experiment, column, row))
         winner = trials.winner_of(kept) if len(kept) == asked else None
         own = tuple(_of_winner(experiment, column, row, winner, runs))

@@ -190,7 +190,8 @@ def draw_options(rng: Rng, encoder: str) -> dict[str, Any]:
     }
     rare: dict[str, Any] = {
         "feed_forward": 2,
-        "jk": one_of(rng, ["cat", "max", "lstm"]),
+        "feed_forward_norm": "around",
+        "jk": one_of(rng, ["cat", "max", "lstm", "sum"]),
         "dropout": 0.3,
         "input_dropout": 0.3,
         "residual_dropout": 0.3,
@@ -199,7 +200,11 @@ def draw_options(rng: Rng, encoder: str) -> dict[str, Any]:
     if has_width:
         rare |= {"virtual_node": True, "random_features": 2, "positional": one_of(rng, ["random_walk", "laplacian"])}
     options |= {name: value for name, value in rare.items() if chance(rng, 0.07)}
-    return options | ({"pe_dim": 2} if "positional" in options else {})
+    if options["block"] in ("residual", "skip") and chance(rng, 0.07):
+        options["conv_norm"] = False
+    if "positional" in options:
+        options |= {"pe_dim": 2, "pe_channels": one_of(rng, [0, 3]), "pe_norm": chance(rng, 0.5)}
+    return options
 
 
 def draw_edges_of_net(rng: Rng, options: dict[str, Any], given: dict[str, Any]) -> None:

@@ -149,7 +149,7 @@ def with_winners(experiment: TrainingExperiment, column: str, winners: Mapping[s
     rows = [row for row in experiment.models if row.title in winners]
     shared = {entry.name: getattr(experiment, entry.name) for entry in fields(TrainingExperiment)}
     shared |= {
-        "models": tuple(with_settings(row, winners[row.title]["settings"]) for row in rows),
+        "models": tuple(replace(with_settings(row, winners[row.title]["settings"]), columns=None) for row in rows),
         "columns": (experiment.column(column),),
         "search": None,
     }
