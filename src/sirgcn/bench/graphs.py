@@ -151,6 +151,7 @@ SHAPES: dict[str, Shape] = {
         Shape("roman_empire", 512, "a chain with near links", functools.partial(chain, 22_662, 65_854)),
         Shape("arxiv", 128, "power law", functools.partial(power_law, 169_343, 2_500_000)),
         Shape("tolokers", 256, "dense, even degrees", functools.partial(power_law, 11_758, 1_038_000, 0.0)),
+        Shape("large", 96, "power law", functools.partial(power_law, 60_000, 900_000)),
         Shape("real_zinc", 75, "128 molecules of the rebuilt ZINC-12k", real_zinc),
         Shape("real_superpixels", 80, "128 MNIST images as superpixels", real_superpixels),
         Shape("real_tolokers", 256, "the tolokers graph", real_tolokers),

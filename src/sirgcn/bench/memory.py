@@ -62,16 +62,16 @@ def cases(full: bool, shapes: tuple[Shape, ...], threads: int) -> list[Case]:
     The full form also has every peer of the aggregation and of the layer on every shape.
 
     >>> len(cases(full=False, shapes=(), threads=1))
-    6
+    8
     """
     found = [Case(AGGREGATION, OURS, LARGE, BOTH, threads), Case(LAYER, OURS, LARGE, BOTH, threads)]
     if full:
         found.append(Case(AGGREGATION, "eager, propagate", LARGE, BOTH, threads))
         found.append(Case(AGGREGATION, "eager, index_add", LARGE, BOTH, threads))
-    for suite in (MAX, MLP):
+    for suite, peer in ((MAX, "materialised"), (MLP, "materialised"), (GATED, "eager")):
         found += [Case(suite, OURS, shape, BOTH, threads) for shape in SCRATCH]
         if full:
-            found += [Case(suite, "materialised", shape, BOTH, threads) for shape in SCRATCH]
+            found += [Case(suite, peer, shape, BOTH, threads) for shape in SCRATCH]
     if full:
         found += [
             Case(peer.suite, peer.name, shape, mode, threads)

@@ -19,7 +19,9 @@ from torch_geometric.typing import OptTensor
 from torch_geometric.utils import degree
 
 from sirgcn.bench.graphs import Graph
+from sirgcn.bench.twins import PlainGatedGCN
 from sirgcn.nn import SIRConv
+from sirgcn.nn.baselines import GatedGCN, ResGatedGCN
 from sirgcn.nn.linear import Linear
 from sirgcn.ops import Neighbors, sir_aggregate
 
@@ -67,6 +69,11 @@ class Problem:
     @functools.cached_property
     def key(self) -> Tensor:
         """The key."""
+        return self._draw(self.num_nodes)
+
+    @functools.cached_property
+    def value(self) -> Tensor:
+        """The value of gated messages."""
         return self._draw(self.num_nodes)
 
     @functools.cached_property
@@ -266,7 +273,28 @@ def _construction(problem: Problem) -> Work:
     return Work(lambda: Neighbors.from_edge_index(edge_index, nodes))
 
 
+def _gated(problem: Problem) -> Work:
+    q, k, v, graph = problem.x, problem.key, problem.value, problem.neighbors
+    return Work(lambda: sir_aggregate(q, k, graph, activation="sigmoid", value=v), (q, k, v))
+
+
+def _eager_gated(problem: Problem) -> Work:
+    q, k, v, (source, target) = problem.x, problem.key, problem.value, problem.edge_index
+
+    def aggregate() -> Tensor:
+        gate = torch.sigmoid(q.index_select(0, target) + k.index_select(0, source))
+        return torch.zeros_like(q).index_add(0, target, gate * v.index_select(0, source))
+
+    return Work(aggregate, (q, k, v))
+
+
+def _grouped(make: Callable[[int, int], nn.Module]) -> Callable[[Problem], Work]:
+    """A layer of ours on edges that were grouped before."""
+    return lambda problem: _layer(problem, make(problem.channels, problem.channels), problem.neighbors)
+
+
 AGGREGATION, EDGES, LAYER, MAX, MLP, BUILD = "aggregation", "edge features", "layer", "max", "MLP sigma", "construction"
+GATED, GATED_GCN, RES_GATED = "gated aggregation", "GatedGCN", "ResGatedGraphConv"
 
 SUITES = {
     AGGREGATION: "The sum of relu(q_u + k_v), without matrix products; gradients of q and k",
@@ -274,6 +302,9 @@ SUITES = {
     LAYER: "Full layers at equal width, in = hidden = out; gradients of x and of all parameters",
     MAX: "SIRConv(aggr='max'), W_R on every edge: tiled against all messages at once; gradients as for layers",
     MLP: "SIRConv with the sigma ReLU, Linear, ReLU: tiled against all messages at once; gradients as for layers",
+    GATED: "The sum of sigmoid(q_u + k_v) * v_v, without matrix products; gradients of q, k and v",
+    GATED_GCN: "Our GatedGCN against its plain form, a network on tiles of edges; gradients as for layers",
+    RES_GATED: "Our ResGatedGCN against PyG's ResGatedGraphConv; gradients as for layers",
     BUILD: "Grouping the edges by target and by source, against the forward pass of our layer",
 }
 """The suites, and what each of them measures."""
@@ -328,6 +359,12 @@ PEERS: tuple[Peer, ...] = (
     Peer(MLP, OURS, functools.partial(_sir_mlp, plain=False), "tiles of edges", quick=_SMALL),
     Peer(MLP, "materialised", functools.partial(_sir_mlp, plain=True), "PyG's propagate", 7,
          quick=_SMALL),
+    Peer(GATED, OURS, _gated, "sir_aggregate with a value on a Neighbors built before"),
+    Peer(GATED, "eager", _eager_gated, "index_select, add, sigmoid, multiply, index_add by hand", 7),
+    Peer(GATED_GCN, OURS, _grouped(GatedGCN), "GatedGCN on a Neighbors built before"),
+    Peer(GATED_GCN, "plain", _grouped(PlainGatedGCN), "the same layer by a network on tiles of edges"),
+    Peer(RES_GATED, OURS, _grouped(ResGatedGCN), "ResGatedGCN on a Neighbors built before"),
+    Peer(RES_GATED, "PyG", _pyg(lambda d: pyg.ResGatedGraphConv(d, d)), "ResGatedGraphConv on edge_index", 8),
     Peer(BUILD, OURS, _construction, "Neighbors.from_edge_index", modes=(FORWARD,), quick=("arxiv",)),
     Peer(BUILD, "our layer's forward", _sir, "SIRConv, sum, relu", modes=(FORWARD,), quick=("arxiv",)),
 )  # fmt: skip

@@ -32,10 +32,9 @@ static const GatedKernels *kernels_for(int dtype, int real, int64_t width) {
 }
 
 /* Whether each tile of channels has items of its own. Tiles that overlap, and sums over channels, need one item for all. */
-static int is_tiled(const Gated *g, const GatedKernels *kernels, int backward, int real) {
+static int is_tiled(const Gated *g, const GatedKernels *kernels, int real) {
     const Job *job = &g->job;
-    const int64_t rows = backward ? g->targets : g->others;
-    return rows * job->width * real > BEYOND_CACHE && job->width % kernels->lanes == 0 && !job->term && !job->grad_weight;
+    return g->others * job->width * real > BEYOND_CACHE && job->width % kernels->lanes == 0 && !job->term && !job->grad_weight;
 }
 
 static void *large(Memory *memory, int64_t bytes) {
@@ -58,17 +57,15 @@ int run_gated(Gated *g, int dtype, int backward, int threads) {
     if (begin_items(job, with_table, 2 * gated_sums(g, backward), real)) return -1;
     if (job->num_items == 0) return 0;
     job->streams = 0;
-    if (backward) {
-        const int64_t vectors = (job->width + kernels->lanes - 1) / kernels->lanes;
-        g->met = large(&memory, g->targets * (g->normalized ? 3 : 2) * vectors * kernels->lanes * real);
-        if (!g->met) {
-            end_items(job, 0, real, threads);
-            return -1;
-        }
-        run(run_item, &(Passing){g, kernels->meet}, (g->targets + MEETING - 1) / MEETING, threads);
+    const int64_t columns = rounded_up(job->width, kernels->lanes) * (backward && g->normalized ? 3 : 2);
+    g->met = large(&memory, g->others * columns * real);
+    if (!g->met) {
+        end_items(job, 0, real, threads);
+        return -1;
     }
+    run(run_item, &(Passing){g, kernels->meet}, (g->others + MEETING - 1) / MEETING, threads);
     const int64_t tiles = gated_tiles(g, kernels->lanes, kernels->tile);
-    g->ranges = is_tiled(g, kernels, backward, real) ? job->num_items : 0;
+    g->ranges = is_tiled(g, kernels, real) ? job->num_items : 0;
     run(run_item, &(Passing){g, kernels->pass[backward][gate]}, g->ranges ? tiles * g->ranges : job->num_items, threads);
     run(run_item, &(Passing){g, kernels->join[backward]}, job->num_items, threads);
     end_items(job, with_table, real, threads);

@@ -5,8 +5,7 @@
 #include "job.h"
 
 typedef struct {
-    /* forward: self = query, other = key. backward: self = key, out = the gradient of the key, and other_weight has the
-       weights of the targets. */
+    /* forward: self = query, other = key. backward: self = key, other = query, out = the gradient of the key. */
     Job job;
     int64_t others; /* the rows of `other` */
     const void *value; /* one row per source */
@@ -20,12 +19,10 @@ typedef struct {
     void *mean, *share;
     double epsilon;
     /* backward */
-    int64_t targets;
-    const void *query;
-    int64_t query_stride;
     void *grad_value;
     int64_t grad_value_stride;
-    /* What an edge reads of its target, tile by tile: query, gradient and, of normalised sums, the gradient of their divisor. */
+    /* What an edge reads of its far end, row by row of a tile. Forward: key and value. Backward: query, gradient and, of
+       normalised sums, the gradient of their divisor. */
     void *met;
     int64_t ranges; /* items of a tile where each tile of channels has items of its own, else 0 */
 } Gated;
@@ -40,7 +37,7 @@ typedef struct {
     GatedKernel meet;
 } GatedKernels;
 
-/* Targets of one item of `meet`. */
+/* Rows of one item of `meet`. */
 #define MEETING 256
 
 /* The tiles of a row have nearly equal numbers of vectors. Tile i begins at this vector. */

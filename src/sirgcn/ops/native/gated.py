@@ -30,16 +30,13 @@ def forward(ends: Ends, neighbors: Neighbors, terms: EdgeTerms, gate: Gate, save
     slopes = torch.empty_like(out) if save else None
     is_divided = save and gate.is_normalized
     mean, share = (torch.empty_like(out) if is_divided else None for _ in range(2))
-    (other, other_stride), (start_at, start_stride) = rows(key), rows(start)
+    start_at, start_stride = rows(start)
     of_pass = {
-        "other": other,
-        "other_stride": other_stride,
-        "others": key.size(0),
         "start": start_at,
         "start_stride": start_stride,
         "slope_sum": flat(slopes),
     }
-    _run(0, neighbors.by_target, query, value, (out, mean, share), terms, gate, of_pass)
+    _run(0, neighbors.by_target, (query, key, value), (out, mean, share), terms, gate, of_pass)
     return GatedSums(cast(out, ends.query.dtype), slopes, mean, share)
 
 
@@ -66,11 +63,8 @@ def backward(
     if terms.edge_weight is not None and needs.edge_weight:
         grad_weight = key.new_zeros(terms.edge_weight.shape)
     swapped = terms._replace(target_weight=terms.source_weight, source_weight=terms.target_weight)
-    (query_at, query_stride), (grad_at, grad_stride), (value_at, value_stride) = map(rows, (query, grad, grad_value))
+    (grad_at, grad_stride), (value_at, value_stride) = rows(grad), rows(grad_value)
     of_pass = {
-        "targets": query.size(0),
-        "query": query_at,
-        "query_stride": query_stride,
         "grad": grad_at,
         "grad_stride": grad_stride,
         "grad_value": value_at,
@@ -78,28 +72,33 @@ def backward(
         "grad_term": flat(grad_edge),
         "grad_weight": flat(grad_weight),
     }
-    _run(1, neighbors.by_source, key, value, (grad_key, sums.mean, sums.share), swapped, gate, of_pass)
+    _run(1, neighbors.by_source, (key, query, value), (grad_key, sums.mean, sums.share), swapped, gate, of_pass)
     return grad_edge, grad_weight
 
 
 def _run(
     is_backward: int,
     grouping: Grouping,
-    self: Tensor,
-    value: Tensor,
+    nodes: tuple[Tensor, Tensor, Tensor],
     sums: tuple[Tensor, Tensor | None, Tensor | None],
     terms: EdgeTerms,
     gate: Gate,
     of_pass: dict[str, int],
 ) -> None:
-    """One pass. The edges are grouped by the rows of `self`; `sums` are the result, the means and the shares."""
+    """One pass.
+
+    `nodes` are the rows by which the edges are grouped, the rows at their other ends, and the values; `sums` are the
+    result, the means and the shares.
+    """
+    self, other, value = nodes
     out, mean, share = sums
     groups, width = self.shape
     edges = grouping.node.numel()
     edge = None if terms.edge is None else cast(terms.edge, self.dtype).contiguous()
     edge_type = None if terms.edge_type is None else terms.edge_type.contiguous()
     edge_weight = None if terms.edge_weight is None else terms.edge_weight.contiguous()
-    (self_at, self_stride), (value_at, value_stride), (out_at, out_stride) = map(rows, (self, value, out))
+    (self_at, self_stride), (other_at, other_stride) = rows(self), rows(other)
+    (value_at, value_stride), (out_at, out_stride) = rows(value), rows(out)
     _kernels.gated(
         backward=is_backward,
         dtype=DTYPES[self.dtype],
@@ -124,6 +123,9 @@ def _run(
         other_weight=flat(terms.source_weight),
         self=self_at,
         self_stride=self_stride,
+        other=other_at,
+        other_stride=other_stride,
+        others=other.size(0),
         value=value_at,
         value_stride=value_stride,
         out=out_at,

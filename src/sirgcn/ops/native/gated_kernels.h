@@ -70,6 +70,8 @@ INLINE void NAME(gated_forward_tile)(const Gated *g, const Span *span, int64_t c
                                      int normalized) {
     const Job *job = &g->job;
     const V slope = NAME(splat)((REAL)job->slope);
+    const int64_t length = 2 * n * LANES;
+    const REAL *met = (const REAL *)g->met + g->others * 2 * c;
     V self[GATED_TILE], sum[4][GATED_TILE];
     const STORED *row = (const STORED *)job->self + span->group * job->self_stride;
     for (int t = 0; t < n; t++) {
@@ -78,25 +80,21 @@ INLINE void NAME(gated_forward_tile)(const Gated *g, const Span *span, int64_t c
     }
     for (int64_t i = span->first; i < span->stop; i++) {
         if (i + GATED_AHEAD < job->edges) {
-            const int64_t next = NODE(i + GATED_AHEAD);
-            NAME(fetch)((const STORED *)job->other + next * job->other_stride + c, n);
-            NAME(fetch)((const STORED *)g->value + next * g->value_stride + c, n);
+            NAME(fetch)((const STORED *)met + NODE(i + GATED_AHEAD) * length, 2 * n);
             if (!plain && job->term)
                 NAME(fetch)(NAME(term_row)(job, index_at(job->edge, job->wide_index, i + GATED_AHEAD)) + c, n);
         }
-        const int64_t other = NODE(i);
-        const STORED *key = (const STORED *)job->other + other * job->other_stride;
-        const STORED *value = (const STORED *)g->value + other * g->value_stride;
+        const REAL *other = met + NODE(i) * length;
         const STORED *term = 0;
         REAL w = 1;
         if (!plain) {
             const int64_t edge = index_at(job->edge, job->wide_index, i);
-            w = NAME(weight_of)(job, edge, other);
+            w = job->edge_weight ? ((const REAL *)job->edge_weight)[edge] : 1;
             if (job->term) term = NAME(term_row)(job, edge);
         }
         for (int t = 0; t < n; t++) {
-            V f, df, z = self[t] + NAME(load)(key + AT(t));
-            const V v = NAME(load)(value + AT(t));
+            V f, df, z = self[t] + NAME(load_real)(other + t * LANES);
+            const V v = NAME(load_real)(other + (n + t) * LANES);
             if (!plain && term) z += NAME(load)(term + AT(t));
             NAME(activate)(sigma, z, slope, &f, &df);
             if (!plain) f *= w, df *= w;
@@ -122,7 +120,7 @@ INLINE void NAME(gated_backward_tile)(const Gated *g, const Span *span, int64_t 
     const V slope = NAME(splat)((REAL)job->slope);
     const REAL b = job->self_weight ? ((const REAL *)job->self_weight)[span->group] : 1;
     const int64_t length = (normalized ? 3 : 2) * n * LANES;
-    const REAL *met = (const REAL *)g->met + g->targets * (normalized ? 3 : 2) * c;
+    const REAL *met = (const REAL *)g->met + g->others * (normalized ? 3 : 2) * c;
     V self[GATED_TILE], value[GATED_TILE], sum[4][GATED_TILE];
     M fresh[GATED_TILE]; /* elements that the vector before has dealt with already are not added twice */
     for (int t = 0; t < n; t++) {
@@ -216,7 +214,7 @@ static void NAME(gated_forward_sigmoid)(const Gated *g, int64_t item) {
     const Job *job_ = &g->job;
     const int slopes_ = job_->slope_sum != 0, normalized_ = g->normalized != 0;
     enum { sigma = SIGMOID };
-    if (!IS_PLAIN || job_->other_weight) {
+    if (!IS_PLAIN) {
         enum { plain = 0 };
         const int slopes = slopes_, normalized = normalized_;
         GATED_SPANS(FORWARD)
@@ -287,32 +285,35 @@ static void NAME(gated_backward_any)(const Gated *g, int64_t item) {
 static void NAME(gated_join_forward)(const Gated *g, int64_t range) { JOIN(0, 4, NAME(finish_forward)) }
 static void NAME(gated_join_backward)(const Gated *g, int64_t range) { JOIN(1, 2, NAME(finish_backward)) }
 
-/* met[tile][target] = query, g and, of normalised sums, -g * mean, where g is the gradient times a_u or the share. */
+/* met[tile][row] = what an edge reads of its far end. Forward: key, b_v * value. Backward: query, g and, of normalised sums,
+   -g * mean, where g is the gradient times a_u or the share. */
 INLINE void NAME(meet_tile)(const Gated *g, int64_t first, int64_t last, int64_t c, const int n) {
     const Job *job = &g->job;
-    const int64_t length = (g->normalized ? 3 : 2) * n * LANES;
-    REAL *met = (REAL *)g->met + g->targets * (g->normalized ? 3 : 2) * c;
-    for (int64_t target = first; target < last; target++) {
-        const STORED *query = (const STORED *)g->query + target * g->query_stride;
-        const STORED *grad = (const STORED *)job->grad + target * job->grad_stride;
-        const REAL a = job->other_weight ? ((const REAL *)job->other_weight)[target] : 1;
-        REAL *row = met + target * length;
+    const int is_divided = job->grad && g->normalized;
+    const int64_t length = (is_divided ? 3 : 2) * n * LANES;
+    REAL *met = (REAL *)g->met + g->others * (is_divided ? 3 : 2) * c;
+    for (int64_t other = first; other < last; other++) {
+        const STORED *added = (const STORED *)job->other + other * job->other_stride;
+        const STORED *times = job->grad ? (const STORED *)job->grad + other * job->grad_stride
+                                        : (const STORED *)g->value + other * g->value_stride;
+        const REAL weight = job->other_weight ? ((const REAL *)job->other_weight)[other] : 1;
+        REAL *row = met + other * length;
         for (int t = 0; t < n; t++) {
-            V of_sum = NAME(load)(grad + AT(t)) * a;
-            if (g->normalized) {
-                of_sum *= NAME(load_real)((const REAL *)g->share + target * job->width + AT(t));
-                const V mean = NAME(load_real)((const REAL *)g->mean + target * job->width + AT(t));
-                NAME(store_real)(row + (2 * n + t) * LANES, -of_sum * mean);
+            V factor = NAME(load)(times + AT(t)) * weight;
+            if (is_divided) {
+                factor *= NAME(load_real)((const REAL *)g->share + other * job->width + AT(t));
+                const V mean = NAME(load_real)((const REAL *)g->mean + other * job->width + AT(t));
+                NAME(store_real)(row + (2 * n + t) * LANES, -factor * mean);
             }
-            NAME(store_real)(row + t * LANES, NAME(load)(query + AT(t)));
-            NAME(store_real)(row + (n + t) * LANES, of_sum);
+            NAME(store_real)(row + t * LANES, NAME(load)(added + AT(t)));
+            NAME(store_real)(row + (n + t) * LANES, factor);
         }
     }
 }
 
 #define MEET(n) NAME(meet_tile)(g, block, block_end, c, n)
 static void NAME(gated_meet)(const Gated *g, int64_t item) {
-    const int64_t tiles = gated_tiles(g, LANES, GATED_TILE), end = (item + 1) * MEETING < g->targets ? (item + 1) * MEETING : g->targets;
+    const int64_t tiles = gated_tiles(g, LANES, GATED_TILE), end = (item + 1) * MEETING < g->others ? (item + 1) * MEETING : g->others;
     /* A few rows at a time, so that they are read from end to end. */
     for (int64_t block = item * MEETING; block < end; block += 8) {
         const int64_t block_end = block + 8 < end ? block + 8 : end;
