@@ -121,7 +121,9 @@ def tu(folder: Path, name: str, seed: int = 0, attributes: bool = False, version
         split = Split.draw(graphs, seed, (0.8, 0.1, 0.1), strata=torch.from_numpy(y))
         return Task(
             name=name,
-            graphs=Graphs(x, ends[:, kept], torch.from_numpy(y), "graph", edge_attr, None, node_ptr, edge_ptr),
+            graphs=Graphs(
+                x, ends[:, kept], torch.from_numpy(y), "graph", edge_attr, node_ptr=node_ptr, edge_ptr=edge_ptr
+            ),
             schema=_schema(x, vocabularies, edge_attr, edge_vocabularies, len(classes)),
             splits=(split,),
             loss="cross_entropy",
