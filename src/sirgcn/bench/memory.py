@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from sirgcn.bench.graphs import LeftOut, Shape, evenly
-from sirgcn.bench.peers import AGGREGATION, BOTH, COMPILED, LAYER, MAX, MLP, OURS, PEERS, Peer, Problem
+from sirgcn.bench.peers import AGGREGATION, BOTH, COMPILED, GATED, LAYER, MAX, MLP, OURS, PEERS, Peer, Problem
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
 """Settings of glibc under which a large block goes back to the system as soon as it is freed. The peak of the process

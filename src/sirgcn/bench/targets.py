@@ -15,6 +15,7 @@ from sirgcn.bench.peers import (
     BUILD,
     EDGES,
     FORWARD,
+    GATED,
     GATED_GCN,
     LAYER,
     LINEAR,
@@ -80,8 +81,8 @@ TABLES_SECONDS, TABLES_BYTES = 15.0, 2e9
 """The seconds and the bytes that reading 200,000 nodes and 2 million edges from text files may take, on two threads."""
 
 SCRATCH_GROWTH = 1.1
-"""The factor by which four times the edges may raise the memory of `max` and an MLP sigma. It allows for the noise of a
-measured peak; the memory itself must not grow."""
+"""The factor by which four times the edges may raise the memory of `max`, an MLP sigma and gated messages. It allows
+for the noise of a measured peak; the memory itself must not grow."""
 
 
 def check(results: Results) -> list[Row]:
@@ -154,7 +155,7 @@ def _check_training(results: Results) -> list[Row]:
 def _check_memory(results: Results) -> list[Row]:
     added = added_bytes(results, AGGREGATION, LARGE.name)
     rows = [_at_most("aggregation, GB of memory added", LARGE.name, LARGE_BYTES / 1e9, added, 1e9)]
-    for suite in (MAX, MLP):
+    for suite in (MAX, MLP, GATED):
         few, many = (added_bytes(results, suite, shape.name) for shape in SCRATCH)
         growth = None if few is None or many is None else many / few
         rows.append(_at_most(f"{suite}, memory at 4x the edges / memory", SCRATCH[1].name, SCRATCH_GROWTH, growth))

@@ -49,9 +49,8 @@ def gated_aggregate(
     """
     nodes = (query, key, value) if start is None else (query, key, value, start)
     call = prepare(nodes, neighbors, edge, edge_weight, activation, reduce, backend)
-    matrices = (*call.nodes, None) if start is None else call.nodes
     gate = Gate(call.activation, reduce == GATES)
-    return call.restored(_dispatch(Ends(*matrices), neighbors, call.terms, gate, call.backend))
+    return call.restored(_dispatch(Ends(*call.nodes), neighbors, call.terms, gate, call.backend))
 
 
 def _dispatch(ends: Ends, neighbors: Neighbors, terms: EdgeTerms, gate: Gate, backend: str) -> Tensor:
@@ -100,7 +99,7 @@ class _Gated(torch.autograd.Function):
         ctx.others = (neighbors, gate, backend)
         # A start that is a column of a matrix tells where its gradient belongs.
         ctx.start = None if start is None or start.is_contiguous() else start.detach()
-        ctx.sums = sums._replace(out=None) if is_kept else None
+        ctx.sums = sums._replace(out=sums.out.new_empty(0)) if is_kept else None
         return sums.out
 
     @staticmethod

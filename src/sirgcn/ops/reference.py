@@ -42,7 +42,7 @@ class Ends(NamedTuple):
     query: Tensor
     key: Tensor
     value: Tensor
-    start: Tensor | None
+    start: Tensor | None = None
 
 
 class Gate(NamedTuple):

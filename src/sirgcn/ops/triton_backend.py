@@ -49,10 +49,14 @@ class Sent(NamedTuple):
     `divisor_grad` is the gradient of the sum that divides, one row per target; `grad` gets the gradient of the value.
     """
 
-    value: Tensor | None
-    divisor_grad: Tensor | None
-    grad: Tensor | None
+    value: Tensor | None = None
+    divisor_grad: Tensor | None = None
+    grad: Tensor | None = None
     is_of_edge: bool = False
+
+
+NO_VALUE = Sent()
+"""What a backward pass of messages without a value gets."""
 
 
 def forward(
@@ -103,7 +107,7 @@ def backward(
     terms: EdgeTerms,
     activation: Activation,
     needs: Needs,
-    sent: Sent | None = None,
+    sent: Sent = NO_VALUE,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The gradients of key, edge rows and edge weights in one pass over the edges grouped by source.
 
@@ -115,12 +119,11 @@ def backward(
     needs_edge = terms.edge is not None and needs.edge
     swapped = terms._replace(target_weight=terms.source_weight, source_weight=terms.target_weight)
     dense = Needs(needs_edge and terms.edge_type is None, terms.edge_weight is not None and needs.edge_weight)
-    passed = None if sent is None else sent._replace(is_of_edge=False)
     grad_key, grad_edge, grad_weight = _backward(
-        grad, key, query, neighbors.by_source, swapped, activation, dense, passed
+        grad, key, query, neighbors.by_source, swapped, activation, dense, sent
     )
     if needs_edge and terms.edge is not None and terms.edge_type is not None:
-        passed = None if sent is None else sent._replace(grad=None, is_of_edge=True)
+        passed = sent._replace(grad=None, is_of_edge=True)
         grad_edge = _grad_table(grad, query, key, neighbors, terms, activation, passed)
     return grad_key, grad_edge, grad_weight
 
@@ -132,7 +135,7 @@ def _grad_table(
     neighbors: Neighbors,
     terms: EdgeTerms,
     activation: Activation,
-    sent: Sent | None,
+    sent: Sent,
 ) -> Tensor:
     assert terms.edge is not None
     assert terms.edge_type is not None
@@ -155,7 +158,7 @@ def _backward(
     terms: EdgeTerms,
     activation: Activation,
     needs: Needs,
-    sent: Sent | None,
+    sent: Sent,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The gradient of the rows by which the edges are grouped, and the gradients of edge terms and edge weights."""
     from sirgcn.ops import triton_kernels as kernels
@@ -168,9 +171,7 @@ def _backward(
     grad_own = make(own.shape, dtype=dtype)
     grad_edge = make((edges, width), dtype=dtype) if needs.edge else None
     grad_weight = make((tiling.tiles, edges), dtype=dtype) if needs.edge_weight else None
-    value, divisor_grad, grad_value, is_of_edge = Sent(None, None, None, False) if sent is None else sent
-    if empty and grad_value is not None:
-        grad_value.zero_()
+    value, divisor_grad, grad_value, is_of_edge = sent
     if not empty:
         partial = tiling.partial_sums(grad_own, dtype)
         partial_value = None if grad_value is None else tiling.partial_sums(grad_own, dtype)

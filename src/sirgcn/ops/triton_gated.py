@@ -1,5 +1,6 @@
 """The backend `triton` of messages with a value. Sums of gates, which divide, take a second pass of the same kernel."""
 
+import torch
 from torch import Tensor
 
 from sirgcn.ops import triton_backend
@@ -33,7 +34,7 @@ def backward(
     if sums.share is not None and sums.mean is not None:
         grad = grad * sums.share
         divisor_grad = -grad * sums.mean
-    grad_value = value.new_empty(value.shape)
+    grad_value = torch.zeros_like(value)
     sent = triton_backend.Sent(value, divisor_grad, grad_value)
     grad_key, *of_edges = triton_backend.backward(grad, query, key, neighbors, terms, gate.activation, needs, sent)
     into[0].copy_(grad_key)

@@ -106,9 +106,7 @@ def backward(
         weight = _weight(edge_weight, place_of_edge, other_weight, node, here, ROWS, ACC)
         if value is not None:
             total_value += tl.where(mask, incoming * weight * gate, 0.0)
-            sender = row
-            if VALUE_OF_EDGE:
-                sender = tl.load(edge_type + place_of_edge, mask=here, other=0).to(tl.int64)
+            sender = _sender(row, edge_type, place_of_edge, here, VALUE_OF_EDGE)
             incoming *= tl.load(value + sender[:, None] * value_stride + channel, mask=mask, other=0.0).to(ACC)
             if divisor_grad is not None:
                 incoming += tl.load(divisor_grad + node[:, None] * width + channel, mask=mask, other=0.0).to(ACC)
@@ -214,6 +212,14 @@ def _entry(nodes, edges, at, here, channel, width):
     node = tl.load(nodes + at, mask=here, other=0).to(tl.int64)
     place_of_edge = tl.load(edges + at, mask=here, other=0).to(tl.int64)
     return node, place_of_edge, here[:, None] & (channel < width)
+
+
+@triton.jit
+def _sender(row, edge_type, place_of_edge, here, VALUE_OF_EDGE: tl.constexpr):
+    """The row of the value: that of the group, or that of the edge's type."""
+    if VALUE_OF_EDGE:
+        row = tl.load(edge_type + place_of_edge, mask=here, other=0).to(tl.int64)
+    return row
 
 
 @triton.jit
