@@ -139,8 +139,7 @@ def test_egc_m_has_the_aggregators_of_its_authors() -> None:
 def test_tables_have_their_experiments() -> None:
     found = {table: len(config.of_table(table)) for table in range(1, 9)}
     assert found == {1: 1, 2: 1, 3: 6, 4: 2, 5: 5, 6: 1, 7: 1, 8: 1}
-    of_sinc = {table: [entry.name for entry in config.of_table(table)] for table in SINC}
-    assert of_sinc == SINC
+    assert {table: [entry.name for entry in config.of_table(table)] for table in SINC} == SINC
     with pytest.raises(ConfigError, match=r"table: expected one of 1, 2, .*, 8, sinc_scores, .*, got 9"):
         config.of_table(9)
 
