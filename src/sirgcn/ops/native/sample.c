@@ -23,7 +23,10 @@ static inline int64_t tasks_of(const Hop *hop) { return (hop->count + TARGETS - 
 static void count_task(void *context, int64_t task, int worker) {
     (void)worker;
     const Hop *hop = context;
-    for (int64_t i = task * TARGETS; i < least((task + 1) * TARGETS, hop->count); i++) {
+    const int64_t end = least((task + 1) * TARGETS, hop->count);
+    for (int64_t i = task * TARGETS; i < end; i++)
+        __builtin_prefetch((const char *)hop->ptr + node_of(hop, i) * (hop->wide_ptr ? 8 : 4));
+    for (int64_t i = task * TARGETS; i < end; i++) {
         const int64_t u = node_of(hop, i);
         const int64_t degree = index_at(hop->ptr, hop->wide_ptr, u + 1) - index_at(hop->ptr, hop->wide_ptr, u);
         const int is_all = hop->fanout < 0 || (!hop->replace && degree <= hop->fanout);
@@ -105,31 +108,43 @@ static int choose(const Hop *hop, int64_t i, int64_t degree, int64_t count, int6
     return 1;
 }
 
+/* Fetch what a target will read, up to a few cache lines: the memory of one target waits while that of others arrives. */
+static inline void fetch(const void *from, int wide, int64_t first, int64_t count) {
+    const char *begin = (const char *)from + first * (wide ? 8 : 4);
+    for (int64_t at = 0; at < least(count * (wide ? 8 : 4), 4 * LINE); at += LINE) __builtin_prefetch(begin + at);
+}
+
+static int gather_drawn(Hop *hop, int64_t i, int64_t first) {
+    const int64_t begin = hop->offset[i], count = hop->offset[i + 1] - begin;
+    const int64_t tree = hop->root ? hop->frontier[i] / hop->targets * hop->sources : 0;
+    for (int64_t k = begin; k < begin + count; k++) {
+        const int64_t at = first + hop->place[k], source = index_at(hop->node, hop->wide, at);
+        if (source < 0 || source >= hop->sources) return 0;
+        hop->found[k] = tree + source;
+        hop->owner[k] = i;
+        hop->place[k] = hop->edge ? index_at(hop->edge, hop->wide, at) : at;
+    }
+    return 1;
+}
+
 static void draw_task(void *context, int64_t task, int worker) {
     (void)worker;
     Hop *hop = context;
-    for (int64_t i = task * TARGETS; i < least((task + 1) * TARGETS, hop->count); i++) {
-        const int64_t u = node_of(hop, i), begin = hop->offset[i], count = hop->offset[i + 1] - begin;
-        const int64_t first = index_at(hop->ptr, hop->wide_ptr, u);
-        const int64_t degree = index_at(hop->ptr, hop->wide_ptr, u + 1) - first;
-        const int64_t tree = hop->root ? hop->frontier[i] / hop->targets * hop->sources : 0;
-        int64_t *drawn = hop->place + begin;
-        if (!choose(hop, i, degree, count, drawn)) {
-            hop->failed = 1;
-            return;
-        }
-        for (int64_t k = 0; k < count; k++) {
-            const int64_t at = first + drawn[k];
-            const int64_t source = index_at(hop->node, hop->wide, at);
-            if (source < 0 || source >= hop->sources) {
-                hop->failed = 2;
-                return;
-            }
-            hop->found[begin + k] = tree + source;
-            hop->owner[begin + k] = i;
-            drawn[k] = hop->edge ? index_at(hop->edge, hop->wide, at) : at;
-        }
+    const int64_t begin = task * TARGETS, count = least(TARGETS, hop->count - begin);
+    int64_t first[TARGETS], degree[TARGETS];
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t u = node_of(hop, begin + i);
+        first[i] = index_at(hop->ptr, hop->wide_ptr, u);
+        degree[i] = index_at(hop->ptr, hop->wide_ptr, u + 1) - first[i];
+        fetch(hop->node, hop->wide, first[i], degree[i]);
+        if (hop->edge) fetch(hop->edge, hop->wide, first[i], degree[i]);
     }
+    for (int64_t i = begin; i < begin + count; i++) {
+        const int64_t drawn = hop->offset[i + 1] - hop->offset[i];
+        if (!choose(hop, i, degree[i - begin], drawn, hop->place + hop->offset[i])) hop->failed = 1;
+    }
+    for (int64_t i = begin; i < begin + count && !hop->failed; i++)
+        if (!gather_drawn(hop, i, first[i - begin])) hop->failed = 2;
 }
 
 void draw(Hop *hop, int threads) { run(draw_task, hop, tasks_of(hop), threads); }
@@ -141,16 +156,13 @@ static inline int64_t home_of(const Numbering *n, int64_t key) {
 int64_t run_numbering(Numbering *n) {
     for (int64_t i = 0; i < n->count; i++) {
         if (n->mode && 2 * n->known >= n->slots) return i;
-        if (i + AHEAD < n->count) __builtin_prefetch(n->table + 2 * home_of(n, n->found[i + AHEAD]), 1);
+        if (i + AHEAD < n->count) __builtin_prefetch(n->table + home_of(n, n->found[i + AHEAD]), 1);
         const int64_t key = n->found[i];
         int64_t slot = home_of(n, key);
-        while (n->table[2 * slot + 1] && n->table[2 * slot] != key) slot = (slot + 1) & (n->slots - 1);
-        int64_t number = n->table[2 * slot + 1] - 1;
+        while (n->table[slot] && n->key[n->table[slot] - 1] != key) slot = (slot + 1) & (n->slots - 1);
+        int64_t number = (int64_t)n->table[slot] - 1;
         if (n->mode && (number < 0 || n->mode == 2)) {
-            if (number < 0) {
-                n->table[2 * slot] = key;
-                n->table[2 * slot + 1] = n->known + 1;
-            }
+            if (number < 0) n->table[slot] = (uint32_t)(n->known + 1);
             number = n->known++;
             n->key[number] = key;
         }

@@ -28,7 +28,7 @@ __attribute__((visibility("hidden"))) void draw(Hop *hop, int threads);
 
 /* Keys get numbers in the order in which they are first seen. */
 typedef struct {
-    int64_t *table; /* [slots, 2]: a key, and its number plus one or 0; `slots` is a power of two */
+    uint32_t *table; /* [slots], the number of a key plus one, or 0; `slots` is a power of two of at most 2^32 */
     int64_t slots;
     int64_t *key; /* the key of every number; there is room for `known + count` */
     int64_t known;

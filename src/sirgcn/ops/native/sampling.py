@@ -12,6 +12,9 @@ if UNAVAILABLE is None:
 # With fewer targets, waking a thread costs more time than it saves.
 _ONE_THREAD = 512
 _FEWEST_SLOTS = 1024
+_MOST_AT_ONCE = 2**18
+# The table holds numbers of 32 bits, and is never more than half full.
+_MOST_KEYS = 2**30
 
 
 def group_targets(
@@ -76,7 +79,7 @@ class Numbers:
     """Keys and their numbers, in the order in which the keys were first seen."""
 
     def __init__(self) -> None:
-        self.table = torch.zeros(_FEWEST_SLOTS, 2, dtype=torch.int64)
+        self.table = torch.zeros(_FEWEST_SLOTS, dtype=torch.int32)
         self.room = torch.empty(_FEWEST_SLOTS, dtype=torch.int64)
         self.known = 0
 
@@ -88,11 +91,13 @@ class Numbers:
     def add(self, found: Tensor, keeps_repeats: bool = False) -> Tensor:
         """The numbers of keys; unknown keys get the next ones. A kept repeat gets a number of its own."""
         self._make_room(found.numel())
-        number = torch.empty_like(found)
-        done = self._number(found, number, 2 if keeps_repeats else 1)
+        # Room for as many new keys as are likely, without a table that is far larger than the nodes that are found.
+        self._widen(4 * min(self.known + found.numel(), _MOST_AT_ONCE))
+        number, mode = torch.empty_like(found), 2 if keeps_repeats else 1
+        done = self._number(found, number, mode)
         while done < found.numel():
-            self._widen()
-            done += self._number(found[done:], number[done:], 2 if keeps_repeats else 1)
+            self._widen(4 * self.table.numel())
+            done += self._number(found[done:], number[done:], mode)
         return number
 
     def find(self, keys: Tensor) -> Tensor:
@@ -104,7 +109,7 @@ class Numbers:
     def _number(self, found: Tensor, number: Tensor, mode: int) -> int:
         done, self.known = _kernels.number(
             table=flat(self.table),
-            slots=self.table.size(0),
+            slots=self.table.numel(),
             key=flat(self.room),
             known=self.known,
             found=flat(found),
@@ -120,8 +125,12 @@ class Numbers:
             wider[: self.known] = self.keys
             self.room = wider
 
-    def _widen(self) -> None:
-        """A table of four times the size, with all keys that are known."""
-        keys, self.table = self.keys.clone(), self.table.new_zeros(4 * self.table.size(0), 2)
+    def _widen(self, slots: int) -> None:
+        """Make the table at least this large, and put all keys that are known into it."""
+        if slots <= self.table.numel():
+            return
+        if self.known >= _MOST_KEYS:
+            raise MemoryError(f"sampler: expected fewer than {_MOST_KEYS} nodes in a batch")
+        keys, self.table = self.keys.clone(), self.table.new_zeros(1 << (slots - 1).bit_length())
         self.known = 0
         self._number(keys, torch.empty_like(keys), 2)
