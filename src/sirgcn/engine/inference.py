@@ -20,6 +20,7 @@ class Inference:
         split: the number of the task's split.
         device: the device of the model.
         precision: `"bfloat16"` runs the model under autocast.
+        whole: gives the outputs of all rows of a single graph in an evaluation; None is one pass over the graph.
     """
 
     def __init__(
@@ -29,8 +30,10 @@ class Inference:
         split: int,
         device: torch.device,
         precision: Literal["float32", "bfloat16"] = "float32",
+        whole: Callable[[nn.Module, Task], Tensor] | None = None,
     ) -> None:
         self.model, self.task, self.split, self.device, self.precision = model, task, split, device, precision
+        self.whole = whole
         self._prepared: Any = None
 
     def predict(self, batch: Data) -> tuple[Tensor, Tensor]:
@@ -66,6 +69,10 @@ class Inference:
         prepare: Callable[..., Any] | None = getattr(self.model, "prepare", None)
         if self.task.over == "graphs" or prepare is None:
             return batch.edge_index
+        if batch.get("n_id") is not None:
+            raise ValueError(
+                f"model: {type(self.model).__name__} prepares the whole graph once and cannot be trained on sampled batches"
+            )
         if self._prepared is None:
             self._prepared = prepare(batch.x, batch.edge_index)
         return self._prepared
@@ -93,7 +100,12 @@ class Inference:
     def _evaluate_rows(self, parts: tuple[Part, ...]) -> dict[Part, tuple[float, float]]:
         """The parts of a single graph, which share one forward pass."""
         split = self.task.splits[self.split]
-        output, target = self.predict(self.task.graphs.batch())
+        if self.whole is None:
+            output, target = self.predict(self.task.graphs.batch())
+        else:
+            with self._autocast():
+                output = self.whole(self.model, self.task).to(self.device)
+            target = self.task.graphs.y.to(self.device)
         found: dict[Part, tuple[float, float]] = {}
         for part in parts:
             rows = getattr(split, part).to(self.device)

@@ -101,6 +101,8 @@ class Trainer:
         every: seconds between checkpoints. 0 writes a checkpoint after every step.
         should_stop: called after every step. If it returns True, the state is saved and `Interrupted` is raised.
         watcher: called after every epoch.
+        whole: gives the outputs of all rows of a single graph in an evaluation, as `sirgcn.scale.WholeGraph` does in a
+            bounded working set. None is one pass over the graph.
 
     >>> import torch
     >>> from sirgcn import SIRNet
@@ -124,6 +126,7 @@ class Trainer:
         every: float = 60.0,
         should_stop: Callable[[], bool] = lambda: False,
         watcher: Watcher | None = None,
+        whole: Callable[[nn.Module, Task], Tensor] | None = None,
     ) -> None:
         config = read(TrainConfig, config, "config")
         self.model, self.task, self.config = model, task, config
@@ -145,7 +148,7 @@ class Trainer:
         self.needs_train_loss = falls_by_train or config.early_on == "train" or config.stop_loss > 0
         self.state = _State()
         self.best_weights: dict[str, Tensor] = {}
-        self.inference = Inference(model, task, self.split, self.device, config.precision)
+        self.inference = Inference(model, task, self.split, self.device, config.precision, whole)
         # The state of the generator before it drew the order of the epoch's batches, to draw the same order again.
         self.order = self.generator.get_state()
 

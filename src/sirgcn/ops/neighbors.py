@@ -263,6 +263,10 @@ class Neighbors:
                 raise ValueError(f"{name}: expected {count} whole numbers, got {degree.dtype} {list(degree.shape)}")
         return replace(self, whole=WholeDegrees(into, out), is_checked=True)
 
+    def alone(self) -> "Neighbors":
+        """This graph as one of its own, also where it is a sample of a larger one."""
+        return self if self.whole is None else replace(self, whole=None, is_checked=True)
+
     @_outside_inference
     def to(self, *args: Any, **kwargs: Any) -> "Neighbors":
         """A copy on another device or with another index dtype (int32, int64), arguments as `torch.Tensor.to`."""

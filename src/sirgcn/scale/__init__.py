@@ -4,6 +4,7 @@ from sirgcn.scale.convert import Ends, convert
 from sirgcn.scale.disk import DiskGraph
 from sirgcn.scale.layerwise import layerwise
 from sirgcn.scale.nodefiles import Nodes
+from sirgcn.scale.sampled import SampledTask, WholeGraph
 from sirgcn.scale.sampler import NeighborSampler
 
-__all__ = ["DiskGraph", "Ends", "NeighborSampler", "Nodes", "convert", "layerwise"]
+__all__ = ["DiskGraph", "Ends", "NeighborSampler", "Nodes", "SampledTask", "WholeGraph", "convert", "layerwise"]

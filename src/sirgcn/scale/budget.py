@@ -8,7 +8,7 @@ import torch
 from sirgcn.strict import ConfigError
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-_SMALLEST = 2**20
+_SMALLEST = 10**4
 
 # What an edge of a block costs: both ends, and both groupings of them, most of them of 4 bytes, some twice for a moment.
 _EDGE_BYTES = 64
@@ -31,7 +31,7 @@ def read_bytes(memory: int | str) -> int:
             raise ConfigError(f"memory: expected a text such as '4GB' (units {', '.join(_UNITS)[2:]}), got {memory!r}")
         found = int(float(match[1]) * _UNITS[match[2].upper()])
     if int(found) < _SMALLEST:
-        raise ConfigError(f"memory: expected at least 1 MiB, got {memory!r}")
+        raise ConfigError(f"memory: expected at least 10KB, got {memory!r}")
     return int(found)
 
 

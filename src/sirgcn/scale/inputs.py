@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from sirgcn.data import DataError, Graphs
@@ -42,7 +41,7 @@ class Inputs(Protocol):
         """What the blocks of the network read of some edges, and their weights."""
 
 
-def inputs_of(data: Any, net: SIRNet) -> Inputs:
+def inputs_of(data: Any, net: nn.Module) -> Inputs:
     """The inputs that a graph gives to a network.
 
     >>> net = SIRNet.of(3, 8, 2, num_layers=1)
@@ -59,6 +58,8 @@ def inputs_of(data: Any, net: SIRNet) -> Inputs:
         found = _InMemory(data.batch())
     else:
         raise TypeError(f"data: expected PyG's Data, Graphs or a DiskGraph, got {type(data).__name__}")
+    if not isinstance(net, SIRNet):
+        raise TypeError(f"net: expected a SIRNet, got {type(net).__name__}")
     if net.edge_dim is not None and net.config.edges.type != "constant" and not found.has_edge_inputs():
         raise ValueError("edge_attr: this network expects edge features, got none")
     return found
