@@ -12,12 +12,38 @@ import torch.distributed as dist
 from sirgcn.data import Graphs, Schema, Split, Task, hetero_edge_count
 from sirgcn.engine.checkpoint import Checkpoints, weights_sha256
 from sirgcn.engine.experiment import TrainConfig
+from sirgcn.engine.inference import Inference
 from sirgcn.engine.loop import Trainer
 from sirgcn.engine.ranks import ALONE, Ranks
 from sirgcn.nn import SIRNet
+from sirgcn.scale.partitioned import Partitioned
 from sirgcn.scale.ranks import DataParallel
+from tests.scale.graphs import task_on
 
 CONFIG = TrainConfig(epochs=3, batch_size=7, lr=1e-2, schedule="plateau", patience=0, l1=1e-5, l2=1e-5, clip=100.0)
+
+
+def train_partitioned(graph: str, memory_bound: bool, config: TrainConfig, method: str | None = None) -> dict[str, Any]:
+    """A training on a partitioned graph."""
+    task, part = task_on(graph, dist.get_world_size(), torch.float64)
+    ranks = Partitioned(task, None if method else part, memory_bound)
+    return trained_on(task, ranks, config)
+
+
+def trained_on(task: Task, ranks: Ranks, config: TrainConfig, **options: Any) -> dict[str, Any]:
+    model = net_on(task, "mean")
+    outcome = Trainer(model, task, config, ranks=ranks, **options).run()
+    rows = [{key: value for key, value in row.items() if key != "seconds"} for row in outcome.history]
+    return {"sha256": weights_sha256(model), "history": rows, "metrics": outcome.metrics, "best": outcome.best_epoch}
+
+
+def other_partition(what: str) -> None:
+    """Rank 1 has another partition, or fetches rows in another way."""
+    task, part = task_on("random", 2, torch.float32)
+    is_other = dist.get_rank() == 1
+    if is_other and what == "part":
+        part = 1 - part
+    trained_on(task, Partitioned(task, part, memory_bound=is_other and what == "memory_bound"), CONFIG)
 
 
 def tiny(seed: int = 0, dtype: torch.dtype = torch.float32) -> Task:
@@ -137,3 +163,54 @@ def fail_with_pid(folder: str) -> None:
     (Path(folder) / str(os.getpid())).touch()
     dist.barrier()
     fail_on_one("stop")
+
+
+NETS: dict[str, dict[str, Any]] = {
+    "mean": {"aggr": "mean"},
+    "sum, no norm": {"aggr": "sum", "norm": None},
+    "sym": {"aggr": "sym", "block": "skip", "encoder": "linear"},
+    "self-loops": {"aggr": "sym_in", "self_loops": True},
+    "context": {"aggr": "mean", "context": "sym"},
+    "gated": {"gated": True, "activation": "sigmoid"},
+    "prelu": {"activation": "prelu"},
+    "gcn": {"conv": "gcn"},
+    "normalised gates": {"conv": "gated_gcn"},
+}
+
+
+def net_on(task: Task, name: str) -> SIRNet:
+    torch.manual_seed(1)
+    edges = task.schema.edge_features
+    found = SIRNet.of(5, 8, 3, num_layers=3, **NETS[name], **({"edge_channels": edges} if edges else {}))
+    return found.double() if task.graphs.x.dtype == torch.float64 else found
+
+
+def gradient_errors(cases: list[Any], is_double: bool) -> list[float]:
+    """For each case, the largest relative difference between gradients of the ranks and of one process."""
+    return [_gradient_error(*case, torch.float64 if is_double else torch.float32) for case in cases]
+
+
+def _gradient_error(graph: str, net: str, edges: int, memory_bound: bool, dtype: torch.dtype) -> float:
+    task, part = task_on(graph, dist.get_world_size(), dtype, edges)
+    model, other = net_on(task, net), net_on(task, net)
+    alone = Inference(model, task, 0, torch.device("cpu"))
+    loss, _ = alone.training_loss(next(task.batches("train")))
+    loss.backward()
+    ranks = Partitioned(task, part, memory_bound)
+    together = Inference(other, task, 0, torch.device("cpu"), ranks=ranks)
+    with ranks.joined(other, task, dict):
+        found, rows = together.training_loss(next(ranks.batches(task, "train", None, 0)))
+        found.backward()
+        ranks.sum_gradients(list(other.parameters()))
+    assert rows == len(task.splits[0].train)
+    pairs = [(loss, found)]
+    pairs += [(p.grad, q.grad) for p, q in zip(model.parameters(), other.parameters(), strict=True)]
+    pairs += list(zip(model.buffers(), other.buffers(), strict=True))
+    assert all((p is None) == (q is None) for p, q in pairs)
+    given = [(p.detach(), q.detach()) for p, q in pairs if p is not None and q is not None]
+    # The gradient of a bias before a batch norm is 0 in exact arithmetic, and rounding otherwise: it is measured by the
+    # largest gradient.
+    largest = max(float(p.abs().max()) for p, _ in given if p.is_floating_point())
+    sizes = [float(p.abs().max()) for p, _ in given]
+    scales = [size if size > 1e-3 * largest else largest for size in sizes]
+    return max(float((p - q).abs().max()) / scale for (p, q), scale in zip(given, scales, strict=True))

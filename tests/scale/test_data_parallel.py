@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,17 +12,9 @@ from sirgcn.engine.ranks import ALONE
 from sirgcn.scale.launch import RankError, launch
 from sirgcn.scale.ranks import DataParallel
 from tests.scale import onranks
+from tests.scale.same import same_numbers
 
 LIMIT = 240.0
-
-
-def same_numbers(found: dict[str, Any], expected: dict[str, Any], tolerance: float) -> None:
-    assert found["best"] == expected["best"]
-    for mine, other in zip(found["history"], expected["history"], strict=True):
-        assert {key: value for key, value in mine.items() if value is not None} == pytest.approx(
-            {key: value for key, value in other.items() if value is not None}, rel=tolerance
-        )
-    assert found["metrics"] == pytest.approx(expected["metrics"], rel=tolerance)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
