@@ -1,8 +1,9 @@
 """The memory of a rank in a training step on a partitioned graph: `python -m tests.scale.memory`, see tools/soak.py.
 
-The memory is the peak of the bytes of all tensors that the step allocates, from torch's own record of allocations, and
-the bytes that the rank holds before the step. It is compared with that of one process that trains on a graph of as many
-nodes and edges as a rank owns, without a halo.
+The memory is the peak of the bytes of all tensors that the step allocates, from torch's own record of allocations, on
+top of the rows and edges that the rank holds. The whole graph, which all ranks of a machine share, is not in it, nor
+are the weights. It is compared with that of one process that trains on a graph of as many nodes and edges as a rank
+owns, without a halo.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from sirgcn.data import Graphs, Schema, Split, Task
 from sirgcn.engine.inference import Inference
 from sirgcn.engine.ranks import ALONE, Ranks
 from sirgcn.nn import SIRNet
+from sirgcn.ops import Neighbors
 from sirgcn.scale.launch import launch
 from sirgcn.scale.partitioned import Partitioned
 
@@ -28,7 +30,9 @@ def random_task(nodes: int, degree: int, channels: int) -> Task:
     draw = torch.Generator().manual_seed(0)
     edge_index = torch.randint(0, nodes, (2, degree * nodes), generator=draw)
     graphs = Graphs(torch.randn(nodes, channels, generator=draw), edge_index, torch.arange(nodes) % 4, "node")
-    return Task("random", graphs, Schema(features=channels, outputs=4), (Split.draw(nodes),), "cross_entropy", "accuracy")
+    return Task(
+        "random", graphs, Schema(features=channels, outputs=4), (Split.draw(nodes),), "cross_entropy", "accuracy"
+    )
 
 
 def peak_bytes(task: Task, ranks: Ranks, channels: int) -> int:
@@ -51,9 +55,18 @@ def peak_bytes(task: Task, ranks: Ranks, channels: int) -> int:
     return peak
 
 
-def owned_bytes(task: Task, graph: Task) -> int:
-    """The bytes of the rows and edges of a part."""
-    return sum(tensor.nbytes for tensor in graph.graphs.tensors().values())
+def held_bytes(task: Task, ranks: Ranks) -> int:
+    """The bytes of the rows and of the grouped edges that a rank, or a process that trains alone, holds."""
+    if not isinstance(ranks, Partitioned):
+        graph = Neighbors.from_edge_index(task.graphs.edge_index, task.graphs.num_nodes)
+        return total(task.graphs.x, task.graphs.y, *graph.tensors())
+    graph, own = ranks.graph, ranks.own
+    parts = [tensor for part in (graph.local, *graph.remote.values()) for tensor in (*part.tensors(), *part.degrees)]
+    return total(own.x, own.y, own.batch, graph.nodes, graph.edges, *graph.sent, *parts)
+
+
+def total(*tensors: torch.Tensor) -> int:
+    return sum(tensor.nbytes for tensor in tensors)
 
 
 def on_rank(nodes: int, degree: int, channels: int) -> list[int]:
@@ -63,13 +76,14 @@ def on_rank(nodes: int, degree: int, channels: int) -> list[int]:
     found = []
     for memory_bound in (False, True):
         ranks = Partitioned(task, part, memory_bound)
-        found.append(peak_bytes(task, ranks, channels))
+        found.append(held_bytes(task, ranks) + peak_bytes(task, ranks, channels))
     return [*found, ranks.graph.sizes.halo]
 
 
 def measured(nodes: int, degree: int, channels: int, ranks: int) -> dict[str, object]:
     """The peaks of all ranks, beside that of the part that one of them owns."""
-    owned = peak_bytes(random_task(nodes // ranks, degree, channels), ALONE, channels)
+    small = random_task(nodes // ranks, degree, channels)
+    owned = held_bytes(small, ALONE) + peak_bytes(small, ALONE, channels)
     found = launch(on_rank, ranks, (nodes, degree, channels), restarts=0, seconds=900)
     at_once, sequential = (max(rank[place] for rank in found) for place in (0, 1))
     return {

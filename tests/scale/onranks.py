@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def train_alone(task: Task, config: TrainConfig = CONFIG, dropout: float = 0.0) 
     return trained(ALONE, task, config, dropout)
 
 
-def train_resumed(task: Task, folder: str, kill: list[int]) -> dict[str, Any]:
+def train_resumed(task: Task, folder: str, kill: list[int], how: str = "data parallel") -> dict[str, Any]:
     """A training with checkpoints. The rank kill[0] is killed after kill[1] steps, once."""
     steps, mark = iter(range(10**9)), Path(folder) / "killed"
 
@@ -92,7 +93,10 @@ def train_resumed(task: Task, folder: str, kill: list[int]) -> dict[str, Any]:
         return False
 
     options = {"checkpoints": Checkpoints(Path(folder) / "checkpoints"), "every": 0, "should_stop": should_stop}
-    return trained(DataParallel(), task, CONFIG, 0.3, **options)
+    if how == "data parallel":
+        return trained(DataParallel(), task, CONFIG, 0.3, **options)
+    ranks = Partitioned(task, memory_bound=how == "memory-bound")
+    return trained_on(task, ranks, TrainConfig(epochs=12, lr=1e-2), **options)
 
 
 def train_until(task: Task, folder: str, steps: int) -> str:
@@ -111,7 +115,10 @@ def train_until(task: Task, folder: str, steps: int) -> str:
 
 def listeners() -> list[str]:
     """The local addresses, as /proc/net writes them, on which this process listens."""
-    opened = {os.readlink(f"/proc/self/fd/{entry}") for entry in os.listdir("/proc/self/fd") if _is_link(entry)}
+    opened = set()
+    for entry in list(Path("/proc/self/fd").iterdir()):
+        with suppress(FileNotFoundError):  # the descriptor of this very loop
+            opened.add(str(entry.readlink()))
     inodes = {name[8:-1] for name in opened if name.startswith("socket:[")}
     found = []
     for table in ("tcp", "tcp6"):
@@ -121,10 +128,6 @@ def listeners() -> list[str]:
                 found.append(fields[1])
     dist.barrier()
     return found
-
-
-def _is_link(entry: str) -> bool:
-    return os.path.lexists(f"/proc/self/fd/{entry}")
 
 
 def fail_on_one(message: str) -> None:
@@ -149,7 +152,7 @@ def different(what: str) -> None:
     """Rank 1 has other data, or another version of torch, than rank 0."""
     is_other = dist.get_rank() == 1
     if is_other and what == "version":
-        torch.__version__ = "2.0.0"
+        torch.__version__ = torch.torch_version.TorchVersion("2.0.0")
     trained(DataParallel(), tiny(int(is_other and what == "data")), CONFIG)
 
 
@@ -187,11 +190,15 @@ def net_on(task: Task, name: str) -> SIRNet:
 
 def gradient_errors(cases: list[Any], is_double: bool) -> list[float]:
     """For each case, the largest relative difference between gradients of the ranks and of one process."""
-    return [_gradient_error(*case, torch.float64 if is_double else torch.float32) for case in cases]
+    dtype = torch.float64 if is_double else torch.float32
+    return [
+        _gradient_error(task_on(graph, dist.get_world_size(), dtype, edges), net, is_bound)
+        for graph, net, edges, is_bound in cases
+    ]
 
 
-def _gradient_error(graph: str, net: str, edges: int, memory_bound: bool, dtype: torch.dtype) -> float:
-    task, part = task_on(graph, dist.get_world_size(), dtype, edges)
+def _gradient_error(on: tuple[Task, torch.Tensor], net: str, memory_bound: bool) -> float:
+    task, part = on
     model, other = net_on(task, net), net_on(task, net)
     alone = Inference(model, task, 0, torch.device("cpu"))
     loss, _ = alone.training_loss(next(task.batches("train")))
@@ -203,9 +210,9 @@ def _gradient_error(graph: str, net: str, edges: int, memory_bound: bool, dtype:
         found.backward()
         ranks.sum_gradients(list(other.parameters()))
     assert rows == len(task.splits[0].train)
-    pairs = [(loss, found)]
+    pairs: list[tuple[torch.Tensor | None, torch.Tensor | None]] = [(loss, found)]
     pairs += [(p.grad, q.grad) for p, q in zip(model.parameters(), other.parameters(), strict=True)]
-    pairs += list(zip(model.buffers(), other.buffers(), strict=True))
+    pairs += zip(model.buffers(), other.buffers(), strict=True)
     assert all((p is None) == (q is None) for p, q in pairs)
     given = [(p.detach(), q.detach()) for p, q in pairs if p is not None and q is not None]
     # The gradient of a bias before a batch norm is 0 in exact arithmetic, and rounding otherwise: it is measured by the

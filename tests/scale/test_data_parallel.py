@@ -29,10 +29,14 @@ def test_ranks_train_as_one_process_does_and_their_weights_are_equal_bit_for_bit
 
 
 def test_each_rank_draws_its_own_dropout_and_the_training_repeats_bit_for_bit() -> None:
-    first, second = (launch(onranks.train_data_parallel, 2, (onranks.tiny(), onranks.CONFIG, 0.3), 0, LIMIT) for _ in "12")
+    first, second = (
+        launch(onranks.train_data_parallel, 2, (onranks.tiny(), onranks.CONFIG, 0.3), 0, LIMIT) for _ in "12"
+    )
     assert {rank["sha256"] for rank in first} == {rank["sha256"] for rank in second}
     assert first[0]["sha256"] == first[1]["sha256"]
-    assert first[0]["history"] != launch(onranks.train_data_parallel, 1, (onranks.tiny(), onranks.CONFIG, 0.3), 0, LIMIT)
+    assert first[0]["history"] != launch(
+        onranks.train_data_parallel, 1, (onranks.tiny(), onranks.CONFIG, 0.3), 0, LIMIT
+    )
 
 
 @pytest.mark.parametrize(("rank", "step"), [(0, 5), (1, 8)])

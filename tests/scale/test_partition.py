@@ -59,7 +59,7 @@ def test_sizes_are_those_that_a_plain_loop_counts(nodes: int, parts: int, edges:
 
 
 def test_an_unknown_method_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="method: expected .*labels.*, got 'label'"):
+    with pytest.raises(ValueError, match=r"method: expected .*labels.*, got 'label'"):
         part_nodes(torch.zeros(2, 0, dtype=torch.int64), 4, 2, "label")  # type: ignore[arg-type]
 
 

@@ -26,12 +26,16 @@ CASES = [
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_gradients_and_norms_of_ranks_are_those_of_one_process(ranks: int) -> None:
     found = launch(onranks.gradient_errors, ranks, (CASES, True), restarts=0, seconds=LIMIT)
-    assert {case: error for case, error in zip(CASES, map(max, zip(*found, strict=True)), strict=True) if error > 1e-12} == {}
+    assert {
+        case: error for case, error in zip(CASES, map(max, zip(*found, strict=True)), strict=True) if error > 1e-12
+    } == {}
 
 
 def test_gradients_in_float32_are_those_of_one_process_up_to_its_rounding() -> None:
     found = launch(onranks.gradient_errors, 4, (CASES, False), restarts=0, seconds=LIMIT)
-    assert {case: error for case, error in zip(CASES, map(max, zip(*found, strict=True)), strict=True) if error > 1e-5} == {}
+    assert {
+        case: error for case, error in zip(CASES, map(max, zip(*found, strict=True)), strict=True) if error > 1e-5
+    } == {}
 
 
 CONFIG = TrainConfig(epochs=4, batch_size=None, lr=1e-2, selection="val_loss", clip=1.0, warmup=2)

@@ -64,17 +64,17 @@ class SplitNeighbors(Neighbors):
         return device
 
     @property
-    def edge_index(self) -> Tensor:  # type: ignore[override]
+    def edge_index(self) -> Tensor:
         """Not to be had: a source may be elsewhere."""
         _refuse()
 
     @property
-    def by_target(self) -> Grouping:  # type: ignore[override]
+    def by_target(self) -> Grouping:
         """Not to be had."""
         _refuse()
 
     @property
-    def by_source(self) -> Grouping:  # type: ignore[override]
+    def by_source(self) -> Grouping:
         """Not to be had."""
         _refuse()
 

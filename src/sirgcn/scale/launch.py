@@ -119,23 +119,26 @@ class _Attempt:
         if killed:
             name = signal.Signals(-(before[killed[0]] or 0)).name
             return f"rank {killed[0]} was killed by {name}"
-        self._raise(before)
+        raise self._error(before)
 
     def _watch(self, limit: float | None) -> None:
         """Return when all ranks have ended or are done, or one of them has failed. A time limit that passes raises."""
-        done_since = None
-        while any(process.is_alive() for process in self.processes):
-            wait([process.sentinel for process in self.processes if process.is_alive()], timeout=0.5)
-            now = time.monotonic()
+        while alive := self._alive():
+            wait([process.sentinel for process in alive], timeout=0.5)
             if any(process.exitcode for process in self.processes):
                 return
-            if all(self._file("result", rank).exists() for rank in range(len(self.processes))):
-                done_since = now if done_since is None else done_since
-                if now - done_since > GRACE:
-                    return
-            if limit is not None and now > limit:
-                alive = [process.name for process in self.processes if process.is_alive()]
-                raise TimeoutError(f"seconds: the time limit passed while {', '.join(alive)} was at work")
+            if self._are_done():
+                self._end(GRACE)
+            elif limit is not None and time.monotonic() > limit:
+                names = ", ".join(process.name for process in self._alive())
+                raise TimeoutError(f"seconds: the time limit passed while {names} was at work")
+
+    def _alive(self) -> list[BaseProcess]:
+        return [process for process in self.processes if process.is_alive()]
+
+    def _are_done(self) -> bool:
+        """Whether all ranks have left their results."""
+        return all(self._file("result", rank).exists() for rank in range(len(self.processes)))
 
     def _end(self, grace: float) -> dict[int, int | None]:
         """Kill what is alive after a grace; the exit codes of the ranks that ended before that."""
@@ -149,16 +152,17 @@ class _Attempt:
             process.join()
         return codes
 
-    def _raise(self, codes: dict[int, int | None]) -> Any:
+    def _error(self, codes: dict[int, int | None]) -> RankError:
+        """The error of the rank that failed first."""
         errors = [(rank, found) for rank in codes if (found := self._read("error", rank)) is not None]
         if not errors:
             rank = next((rank for rank, code in codes.items() if code), 0)
-            raise RankError(f"rank {rank}: the process ended with code {codes[rank]} and without a result")
+            return RankError(f"rank {rank}: the process ended with code {codes[rank]} and without a result")
         # The first of them: the others may have failed because its connection was gone.
         rank, first = min(errors, key=lambda entry: entry[1]["time"])
         error = RankError(f"rank {rank}: {first['error']}")
         error.add_note(first["traceback"])
-        raise error
+        return error
 
     def _file(self, what: str, rank: int) -> Path:
         return self.folder / f"{what}-{rank}.json"
@@ -209,6 +213,15 @@ def _end_with_parent() -> None:
 def _loopback() -> str:
     """The name of the loopback interface: lo, on macOS lo0."""
     return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
+
+
+def is_under_torchrun() -> bool:
+    """Whether torchrun, or something with its variables of the environment, has started this process.
+
+    >>> is_under_torchrun()
+    False
+    """
+    return all(name in os.environ for name in _TORCHRUN)
 
 
 @contextmanager

@@ -48,7 +48,9 @@ class Partitioned(DataParallel):
         super().__init__(rank, world)
         _check_task(task)
         edge_index, nodes = task.graphs.edge_index, task.graphs.num_nodes
-        self.part = part_nodes(edge_index, nodes, self.world) if part is None else _checked_part(part, nodes, self.world)
+        self.part = (
+            part_nodes(edge_index, nodes, self.world) if part is None else _checked_part(part, nodes, self.world)
+        )
         self.graph = HaloGraph(edge_index, self.part, self.rank, self.world, memory_bound)
         self.place = torch.full((nodes,), -1)
         self.place[self.graph.nodes] = torch.arange(len(self.graph.nodes))
