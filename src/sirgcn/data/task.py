@@ -91,6 +91,7 @@ class Task:
         split: int = 0,
         generator: torch.Generator | None = None,
         start: int = 0,
+        share: tuple[int, int] = (0, 1),
     ) -> Iterator[Data]:
         """Yield the batches of a part, each a `Data` with `y` and the fields of `Graphs.batch`.
 
@@ -105,6 +106,8 @@ class Task:
             split: the number of the split.
             generator: draws a new order of the graphs; without it, they keep the order of the split.
             start: the number of the first batch. The batches before it are not built.
+            share: (r, n) for the r-th of n shares of every batch of graphs, which may have no graph. The shares of a
+                batch, one after the other, are the batch.
         """
         check_at_least(0, start=start)
         items = self._items(part, batch_size, split)
@@ -117,7 +120,7 @@ class Task:
             yield self._labelled(self.graphs.batch(), items)
             return
         for chunk in items.split(batch_size or len(items))[start:]:
-            yield self._labelled(self.graphs.batch(chunk), None)
+            yield self._labelled(self.graphs.batch(chunk.tensor_split(share[1])[share[0]]), None)
 
     def _items(self, part: Part, batch_size: int | None, split: int) -> Tensor:
         check_choice("part", part, PARTS)

@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 
 from sirgcn.data.splits import Part
 from sirgcn.data.task import Task
+from sirgcn.engine.ranks import ALONE, Ranks
 
 
 class Inference:
@@ -21,6 +22,7 @@ class Inference:
         device: the device of the model.
         precision: `"bfloat16"` runs the model under autocast.
         whole: gives the outputs of all rows of a single graph in an evaluation; None is one pass over the graph.
+        ranks: the processes that share the work.
     """
 
     def __init__(
@@ -30,10 +32,11 @@ class Inference:
         split: int,
         device: torch.device,
         precision: Literal["float32", "bfloat16"] = "float32",
+        ranks: Ranks = ALONE,
         whole: Callable[[nn.Module, Task], Tensor] | None = None,
     ) -> None:
         self.model, self.task, self.split, self.device, self.precision = model, task, split, device, precision
-        self.whole = whole
+        self.ranks, self.whole = ranks, whole
         self._prepared: Any = None
 
     def predict(self, batch: Data) -> tuple[Tensor, Tensor]:
@@ -48,18 +51,22 @@ class Inference:
         index = batch.get("index")
         return (output if index is None else output[index]), batch.y
 
-    def training_loss(self, batch: Data) -> Tensor:
-        """The loss of a batch that the model is trained on: its own objective, or the loss of the task."""
+    def training_loss(self, batch: Data) -> tuple[Tensor, int]:
+        """The loss of a batch that the model is trained on, its own objective or that of the task; and the rows in it.
+
+        The loss is that of the rows of all ranks.
+        """
         objective, loss = getattr(self.model, "objective", None), self.task.loss_function
         if objective is None:
-            return loss(*self.predict(batch))
+            output, target = self.ranks.gathered(*self.predict(batch))
+            return loss(output, target), len(target)
         batch = batch.to(self.device)
         rows = batch.get("index")
         if rows is None:
             rows = torch.arange(len(batch.y), device=self.device)
         with self._autocast():
             found: Tensor = objective(batch.x, self._graph(batch), rows, batch.y, loss)
-        return found
+        return found, len(batch.y)
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
@@ -88,8 +95,8 @@ class Inference:
 
     def _evaluate_batches(self, part: Part, batch_size: int | None) -> tuple[float, float]:
         outputs, targets, total, labels = [], [], 0.0, 0
-        for batch in self.task.batches(part, batch_size, self.split):
-            output, target = self.predict(batch)
+        for batch in self.ranks.batches(self.task, part, batch_size, self.split):
+            output, target = self.ranks.gathered(*self.predict(batch))
             count = self.task.loss_function.count_labels(target)
             total += float(self.task.loss_function(output, target)) * count
             labels += count
@@ -100,15 +107,26 @@ class Inference:
     def _evaluate_rows(self, parts: tuple[Part, ...]) -> dict[Part, tuple[float, float]]:
         """The parts of a single graph, which share one forward pass."""
         split = self.task.splits[self.split]
-        if self.whole is None:
-            output, target = self.predict(self.task.graphs.batch())
-        else:
-            with self._autocast():
-                output = self.whole(self.model, self.task).to(self.device)
-            target = self.task.graphs.y.to(self.device)
+        if self.whole is not None:
+            return self._evaluate_whole(parts)
+        outputs, targets = self.predict(self.ranks.whole(self.task))
         found: dict[Part, tuple[float, float]] = {}
         for part in parts:
-            rows = getattr(split, part).to(self.device)
-            loss = float(self.task.loss_function(output[rows], target[rows]))
-            found[part] = loss, self.task.metric_function([output[rows].float().cpu()], [target[rows].cpu()])
+            rows = self.ranks.places(getattr(split, part)).to(self.device)
+            output, target = self.ranks.gathered(outputs[rows], targets[rows])
+            loss = float(self.task.loss_function(output, target))
+            found[part] = loss, self.task.metric_function([output.float().cpu()], [target.cpu()])
+        return found
+
+    def _evaluate_whole(self, parts: tuple[Part, ...]) -> dict[Part, tuple[float, float]]:
+        """The parts of a single graph, from outputs that every rank has for all rows."""
+        assert self.whole is not None
+        split, found = self.task.splits[self.split], {}
+        with self._autocast():
+            outputs = self.whole(self.model, self.task).to(self.device)
+        for part in parts:
+            rows = getattr(split, part)
+            output, target = outputs[rows.to(self.device)], self.task.graphs.y[rows].to(self.device)
+            loss = float(self.task.loss_function(output, target))
+            found[part] = loss, self.task.metric_function([output.float().cpu()], [target.cpu()])
         return found

@@ -76,13 +76,14 @@ class SampledTask(Task):
         split: int = 0,
         generator: torch.Generator | None = None,
         start: int = 0,
+        share: tuple[int, int] = (0, 1),
     ) -> Iterator[Data]:
         """Yield the batches of a part: sampled ones for training, otherwise the whole graph.
 
-        The arguments are those of `Task.batches`; `batch_size` is the number of seeds.
+        The arguments are those of `Task.batches`; `batch_size` is the number of seeds, and `share` a share of them.
         """
         if part != "train":
-            yield from super().batches(part, batch_size, split, generator, start)
+            yield from super().batches(part, batch_size, split, generator, start, share)
             return
         items, epoch = self._items(part, batch_size, split), 0
         if generator is not None:
@@ -91,7 +92,7 @@ class SampledTask(Task):
         for seeds in items.split(batch_size or max(1, len(items)))[start:]:
             # Set again for every batch: another loop over this task may have moved on.
             self.sampler.set_epoch(epoch)
-            yield self._around(seeds)
+            yield self._around(seeds.tensor_split(share[1])[share[0]])
 
     def _around(self, seeds: Tensor) -> Data:
         """The sampled batch around seed nodes, or around both ends of seed edges."""
