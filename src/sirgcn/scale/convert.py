@@ -25,7 +25,7 @@ from sirgcn.scale.manifest import NAME, FileBlock, Manifest, blocks_of, digest_o
 from sirgcn.scale.nodefiles import Nodes
 
 # What an edge costs while its bucket is sorted: both ends as they are read, the groups, and what is written.
-_SORT_BYTES = 64
+_SORT_BYTES = 128
 _PROGRESS = "progress.json"
 
 

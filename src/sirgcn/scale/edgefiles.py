@@ -10,8 +10,8 @@ import numpy.typing as npt
 from sirgcn.data import DataError
 from sirgcn.strict import check_name
 
-PIECE = 2**20
-"""How many rows are read at once."""
+PIECE = 2**21
+"""How many cells are read at once."""
 
 _KINDS = (".csv", ".parquet")
 
@@ -64,7 +64,7 @@ def pieces(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[Path
 
 def _batches(path: Path, columns: Sequence[str]) -> Iterator[Any]:
     if path.suffix == ".parquet":
-        yield from _arrow("parquet").ParquetFile(path).iter_batches(PIECE, columns=list(columns), use_threads=False)
+        yield from _arrow("parquet").ParquetFile(path).iter_batches(max(1, PIECE // len(columns)), columns=list(columns), use_threads=False)
         return
     with _open_csv(path, columns) as reader:
         yield from reader
