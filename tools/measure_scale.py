@@ -39,7 +39,7 @@ from sirgcn.ops.sampling import InEdges
 from sirgcn.scale import DiskGraph, NeighborSampler, SampledTask, WholeGraph, convert, layerwise
 
 ROOT = Path(__file__).parent.parent
-TOLOKERS = {"epochs": 25, "features": 64, "seeds": 3}
+TOLOKERS = {"epochs": 40, "features": 64, "seeds": 2}
 DRAWN = {"nodes": 2_000_000, "edges": 30_000_000, "features": 32}
 PRODUCTS = {"nodes": 2_400_000, "edges": 124_000_000, "features": 100}
 FANOUTS, BATCH = [10, 5], 1024
@@ -110,14 +110,14 @@ def tolokers(sizes: dict[str, int], folder: Path) -> dict[str, Any]:
     task = load("tolokers")
     columns, width = task.schema.features, sizes["features"]
     found: dict[str, list[float]] = {"control": [], "whole": [], "sampled": []}
-    epochs = {"control": 8 * sizes["epochs"], "whole": 8 * sizes["epochs"], "sampled": sizes["epochs"]}
+    epochs = {"control": 5 * sizes["epochs"], "whole": 5 * sizes["epochs"], "sampled": sizes["epochs"]}
     for seed in range(sizes["seeds"]):
         for name, scores in found.items():
             torch.manual_seed(seed)
             conv: dict[str, Any] = {"conv": "mlp"} if name == "control" else {"aggr": "mean"}
             net = SIRNet.of(columns, width, task.schema.outputs, num_layers=2, residual=True, dropout=0.2, **conv)
-            trained = SampledTask.of(task, FANOUTS, seed) if name == "sampled" else task
-            config = TrainConfig(epochs=epochs[name], batch_size=BATCH, lr=3e-3, selection="val_metric")
+            trained = SampledTask.of(task, [25, 10], seed) if name == "sampled" else task
+            config = TrainConfig(epochs=epochs[name], batch_size=256, lr=3e-3, selection="val_metric")
             scores.append(Trainer(net, trained, config, split=seed, seed=seed).run().metrics["test"])
             print(name, seed, scores[-1], flush=True)
     control, whole, sampled = (statistics.mean(found[name]) for name in ("control", "whole", "sampled"))

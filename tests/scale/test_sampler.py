@@ -175,7 +175,7 @@ def test_a_heterogeneous_model_learns_on_sampled_batches() -> None:
             self.first, self.second = SIRConv((4, 4), 16, residual=True), SIRConv((16, 16), 2, residual=True)
 
         def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-            return self.second((h := self.first((x, x), edge_index).relu(), h), edge_index)
+            return self.second(self.first(x, edge_index).relu(), edge_index)
 
     net = to_hetero(Net(), data.metadata())
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
@@ -238,7 +238,7 @@ REFUSED: list[tuple[Callable[[Data], object], type[Exception], str]] = [
     (
         lambda data: next(iter(NodeLoader(data, NeighborSampler(data, [1]), input_nodes=torch.tensor([100])))),
         IndexError,
-        "",
+        "input_nodes[0] = 100",
     ),
     (
         lambda data: next(
