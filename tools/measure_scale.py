@@ -35,6 +35,7 @@ from sirgcn.data import Graphs, Schema, Split, Task, load
 from sirgcn.engine.environment import environment_of, peak_memory_mb
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.loop import Trainer
+from sirgcn.ops import Grouping, Neighbors
 from sirgcn.ops.sampling import InEdges
 from sirgcn.scale import DiskGraph, NeighborSampler, SampledTask, WholeGraph, convert, layerwise
 
@@ -190,16 +191,18 @@ def _predict(sizes: dict[str, int], folder: Path) -> dict[str, Any]:
 
 
 def _memory(sizes: dict[str, int], folder: Path) -> dict[str, Any]:
-    """The same by one pass over the graph in memory."""
+    """The same by one pass over the graph in memory, whose edges are grouped by target only: there are no gradients."""
     graph = DiskGraph(folder / "graph", verify=False)
-    edges, x = graph.in_edges(), graph.read(0, graph.num_nodes)[0]
-    target = torch.repeat_interleave(torch.arange(graph.num_nodes, dtype=edges.node.dtype), edges.ptr.diff())
+    edges, nodes = graph.in_edges(), graph.num_nodes
+    node = edges.node.clone()
+    target = torch.repeat_interleave(torch.arange(nodes, dtype=node.dtype), edges.ptr.diff())
+    by_target = Grouping(edges.ptr.to(node.dtype), node, torch.arange(len(node), dtype=node.dtype))
+    by_source = Grouping(node.new_zeros(nodes + 1), node[:0], node[:0])
+    whole = Neighbors(torch.stack([node, target]), by_target, by_source, nodes, nodes, is_checked=True)
     with torch.inference_mode():
-        wanted = _net(sizes)(x, torch.stack([edges.node, target]))
+        wanted = _net(sizes)(graph.read(0, nodes)[0], whole)
     found = torch.from_numpy(np.load(folder / "predicted.npy", mmap_mode="c"))
-    worst = max(
-        float((a - b).abs().max()) for a, b in zip(wanted.split(2**18), found.split(2**18), strict=True)
-    )
+    worst = max(float((a - b).abs().max()) for a, b in zip(wanted.split(2**18), found.split(2**18), strict=True))
     return {"largest_difference": worst, "largest_output": float(wanted.abs().max())}
 
 
