@@ -97,7 +97,9 @@ def training(sizes: dict[str, int], folder: Path) -> dict[str, Any]:
     graphs = Graphs(x, draw_edges(nodes, sizes["edges"]), y, "node")
     order = torch.randperm(nodes, generator=random)
     parts = order.split([nodes // 10, nodes // 10, nodes - 2 * (nodes // 10)])
-    task = Task("drawn", graphs, Schema(outputs=2, features=sizes["features"]), (Split(*parts),), "cross_entropy", "accuracy")
+    task = Task(
+        "drawn", graphs, Schema(outputs=2, features=sizes["features"]), (Split(*parts),), "cross_entropy", "accuracy"
+    )
     net = SIRNet.of(sizes["features"], 64, 2, num_layers=2, aggr="mean")
     sampled = SampledTask.of(task, FANOUTS)
     config = TrainConfig(epochs=1, batch_size=BATCH, selection="last")
@@ -129,7 +131,9 @@ def disk(sizes: dict[str, int], folder: Path) -> dict[str, Any]:
     """The stages of a graph on disk, each in a process of its own."""
     folder.mkdir(parents=True)
     try:
-        found = {stage: _in_process(stage, sizes, folder) for stage in ("write", "convert", "verify", "predict", "memory")}
+        found = {
+            stage: _in_process(stage, sizes, folder) for stage in ("write", "convert", "verify", "predict", "memory")
+        }
     finally:
         shutil.rmtree(folder)
     return found
@@ -206,7 +210,12 @@ def _memory(sizes: dict[str, int], folder: Path) -> dict[str, Any]:
     return {"largest_difference": worst, "largest_output": float(wanted.abs().max())}
 
 
-PARTS = {"sampler": (sampler, DRAWN, "sampler"), "training": (training, DRAWN, "sampler"), "tolokers": (tolokers, TOLOKERS, "sampler"), "disk": (disk, PRODUCTS, "disk")}
+PARTS = {
+    "sampler": (sampler, DRAWN, "sampler"),
+    "training": (training, DRAWN, "sampler"),
+    "tolokers": (tolokers, TOLOKERS, "sampler"),
+    "disk": (disk, PRODUCTS, "disk"),
+}
 STAGES = {"write": _write, "convert": _convert, "verify": _verify, "predict": _predict, "memory": _memory}
 
 

@@ -164,9 +164,9 @@ def test_a_sample_of_all_neighbours_is_the_whole() -> None:
 def test_degrees_of_the_whole_graph_follow_it_to_another_dtype() -> None:
     graph = Neighbors.from_edge_index(torch.tensor([[1], [0]]), 2)
     moved = graph.sampled_from(torch.tensor([4, 0]), torch.tensor([0, 1])).to(torch.int32)
-    assert moved.whole is not None
-    assert moved.whole.into.tolist() == [4, 0]
-    assert moved.alone().whole is None
+    assert moved.whole_degrees is not None
+    assert moved.whole_degrees.into.tolist() == [4, 0]
+    assert moved.alone().whole_degrees is None
 
 
 @pytest.mark.parametrize(

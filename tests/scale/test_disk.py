@@ -85,15 +85,19 @@ def test_predictions_on_disk_are_those_in_memory(tmp_path: Path, data: Data, opt
     found = layerwise(net, graph, memory="60KB", out=tmp_path / "out.npy")
     with torch.no_grad():
         torch.testing.assert_close(found, net(data.x, data.edge_index), rtol=1e-5, atol=1e-5)
-    assert sorted(path.name for path in (tmp_path / "graph").iterdir()) == [
-        "features.bin",
-        "labels.bin",
-        "lock",
-        "manifest.json",
-        "pointers.bin",
-        "source.json",
-        "sources.bin",
-    ] or not (tmp_path / "graph" / "lock").exists()
+    assert (
+        sorted(path.name for path in (tmp_path / "graph").iterdir())
+        == [
+            "features.bin",
+            "labels.bin",
+            "lock",
+            "manifest.json",
+            "pointers.bin",
+            "source.json",
+            "sources.bin",
+        ]
+        or not (tmp_path / "graph" / "lock").exists()
+    )
 
 
 def test_batches_from_disk_are_those_from_memory(tmp_path: Path, data: Data) -> None:
@@ -211,7 +215,11 @@ REFUSED: list[tuple[str, Callable[[Path], object], str]] = [
     ("0,1\n", lambda f: convert(f / "g", f / "edges.txt"), "expected a .csv or .parquet file, got .txt"),
     ("0,1\n", lambda f: convert(f / "g", f / "edge.csv"), "edges: expected a file, got none of this name"),
     ("0,1\n", lambda f: convert(f / "g", f / "edges.csv", f / "edges.csv", num_nodes=3), "nodes: expected 3 rows"),
-    ("0,1\n0,2\n", lambda f: convert(f / "g", f / "edges.csv", Nodes(f / "edges.csv", id="source")), "got node 0 twice"),
+    (
+        "0,1\n0,2\n",
+        lambda f: convert(f / "g", f / "edges.csv", Nodes(f / "edges.csv", id="source")),
+        "got node 0 twice",
+    ),
     ("", lambda f: convert(f / "g", f / "edges.csv"), "expected at least one node, got none"),
     ("0,1\n", lambda f: convert(f / "g", f / "edges.csv", memory="1 cup"), "memory: expected a text"),
     ("0,1\n", lambda f: convert(f / "g", f / "edges.csv").x, "expected node features, got a graph that was converted"),

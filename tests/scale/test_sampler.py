@@ -7,6 +7,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.nn import SAGEConv, to_hetero
+from torch_geometric.sampler import NegativeSampling
 from torch_geometric.utils import trim_to_layer
 
 from sirgcn import SIRConv, SIRNet
@@ -24,7 +25,9 @@ KINDS: list[dict[str, Any]] = [
 
 
 def tensors_of(batch: Data) -> dict[str, Any]:
-    return {name: value.tolist() if isinstance(value, torch.Tensor) else value for name, value in batch.to_dict().items()}
+    return {
+        name: value.tolist() if isinstance(value, torch.Tensor) else value for name, value in batch.to_dict().items()
+    }
 
 
 def batches_of(sampler: NeighborSampler, data: Data, **options: Any) -> list[dict[str, Any]]:
@@ -137,11 +140,11 @@ def test_seed_edges_are_found_again_and_negatives_repeat(negatives: str, disjoin
     sampler = NeighborSampler(data, [4, 2], disjoint=disjoint)
     found = []
     for _ in range(2):
-        loader = LinkLoader(data, sampler, neg_sampling=negatives, batch_size=30)
+        loader = LinkLoader(data, sampler, neg_sampling=NegativeSampling(negatives), batch_size=30)
         found.append([tensors_of(batch) for batch in loader])
         torch.rand(1)
     assert found[0] == found[1]
-    batch = next(iter(LinkLoader(data, sampler, neg_sampling=negatives, batch_size=30)))
+    batch = next(iter(LinkLoader(data, sampler, neg_sampling=NegativeSampling(negatives), batch_size=30)))
     if negatives == "binary":
         ends = batch.n_id[batch.edge_label_index[:, :30]]
     else:
@@ -242,7 +245,11 @@ REFUSED: list[tuple[Callable[[Data], object], type[Exception], str]] = [
     ),
     (
         lambda data: next(
-            iter(NodeLoader(data, NeighborSampler(data, [1]), input_nodes=[3], input_time=torch.tensor([1])))
+            iter(
+                NodeLoader(
+                    data, NeighborSampler(data, [1]), input_nodes=torch.tensor([3]), input_time=torch.tensor([1])
+                )
+            )
         ),
         ValueError,
         "input_time: sampling by time is not supported",
@@ -256,9 +263,7 @@ REFUSED: list[tuple[Callable[[Data], object], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("call", "error", "message"), REFUSED)
-def test_bad_input_is_refused_by_name(
-    call: Callable[[Data], object], error: type[Exception], message: str
-) -> None:
+def test_bad_input_is_refused_by_name(call: Callable[[Data], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=re.escape(message)):
         call(drawn_data())
 

@@ -78,7 +78,8 @@ class Inference:
             return batch.edge_index
         if batch.get("n_id") is not None:
             raise ValueError(
-                f"model: {type(self.model).__name__} prepares the whole graph once and cannot be trained on sampled batches"
+                f"model: {type(self.model).__name__} prepares the whole graph once, "
+                "and cannot be trained on sampled batches"
             )
         if self._prepared is None:
             self._prepared = prepare(batch.x, batch.edge_index)

@@ -281,7 +281,7 @@ class SIRConv(MessagePassing):
 
     def _plain_edges(self, graph: Graph, key: Rows, query: Rows) -> Tensor:
         """The edges as `propagate` reads them: `[2, E]` in the direction of `flow`."""
-        if self.context is not None and isinstance(graph, Neighbors) and graph.whole is not None:
+        if self.context is not None and isinstance(graph, Neighbors) and graph.whole_degrees is not None:
             raise ValueError("context: PyG's propagate does not know the degrees of the whole graph; use graph.alone()")
         if self.cached and not is_exporting():
             graph = self._neighbors(graph, key, query).edge_index

@@ -108,7 +108,7 @@ def degree_weights(
         graph: the graph as it was given, which may be a sample of a larger one.
     """
     (source, target), (num_sources, num_targets) = ends, sizes
-    if isinstance(graph, Neighbors) and graph.whole is not None and reduction != "max":
+    if isinstance(graph, Neighbors) and graph.whole_degrees is not None and reduction != "max":
         of_target, of_source = graph.weights(reduction, accumulation_dtype(dtype))
         return of_target, None if of_source is None else of_source.index_select(0, source)
     if reduction == "sym_in" and num_sources != num_targets:

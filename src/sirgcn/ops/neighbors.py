@@ -87,7 +87,7 @@ class Neighbors:
     num_sources: int
     num_targets: int
     # None where this is the whole graph.
-    whole: WholeDegrees | None = field(default=None, kw_only=True)
+    whole_degrees: WholeDegrees | None = field(default=None, kw_only=True)
     # Degrees do not change, so the weights of one layer serve the next. The versions show an in-place change of them.
     _weights: dict[tuple[str, torch.dtype], tuple[tuple[Tensor | None, Tensor | None], list[int]]] = field(
         default_factory=dict, init=False
@@ -219,7 +219,7 @@ class Neighbors:
     @_outside_inference
     def weights(self, reduce: str, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
         """The rank-one weights (a_u, b_v) of a reduction on this graph, see `rank_one_weights` and `sampled_from`."""
-        if reduce == "sum" and self.whole is None:
+        if reduce == "sum" and self.whole_degrees is None:
             return None, None
         check_reduce(reduce)
         known, versions = self._weights.get((reduce, dtype), (None, None))
@@ -230,9 +230,9 @@ class Neighbors:
                 f"reduce: sym_in weighs by in-degrees at both ends and needs one set of nodes, "
                 f"got {self.num_sources} sources and {self.num_targets} targets"
             )
-        into, out = self.whole or (self.in_degree(), self.out_degree())
+        into, out = self.whole_degrees or (self.in_degree(), self.out_degree())
         weights = rank_one_weights(reduce, into, out if reduce == "sym" else into, dtype)
-        if self.whole is not None:
+        if self.whole_degrees is not None:
             weights = (_expanded(weights[0], into, self.in_degree(), dtype), weights[1])
         if not is_compiling():
             self._weights[reduce, dtype] = weights, _versions(weights)
@@ -254,18 +254,19 @@ class Neighbors:
             out: the out-degree of every source in the whole graph.
 
         >>> drawn = Neighbors.from_edge_index(torch.tensor([[1], [0]]), 2)
-        >>> target_weight, _ = drawn.sampled_from(torch.tensor([3, 0]), torch.tensor([0, 1])).weights("sum", torch.float32)
+        >>> drawn = drawn.sampled_from(torch.tensor([3, 0]), torch.tensor([0, 1]))
+        >>> target_weight, _ = drawn.weights("sum", torch.float32)
         >>> target_weight.tolist()
         [3.0, 1.0]
         """
         for name, degree, count in (("into", into, self.num_targets), ("out", out, self.num_sources)):
             if degree.shape != (count,) or degree.is_floating_point():
                 raise ValueError(f"{name}: expected {count} whole numbers, got {degree.dtype} {list(degree.shape)}")
-        return replace(self, whole=WholeDegrees(into, out), is_checked=True)
+        return replace(self, whole_degrees=WholeDegrees(into, out), is_checked=True)
 
     def alone(self) -> "Neighbors":
         """This graph as one of its own, also where it is a sample of a larger one."""
-        return self if self.whole is None else replace(self, whole=None, is_checked=True)
+        return self if self.whole_degrees is None else replace(self, whole_degrees=None, is_checked=True)
 
     @_outside_inference
     def to(self, *args: Any, **kwargs: Any) -> "Neighbors":
@@ -280,9 +281,9 @@ class Neighbors:
             Grouping(*(tensor.to(*args, **kwargs) for tensor in grouping))
             for grouping in (self.by_target, self.by_source)
         )
-        whole = None if self.whole is None else self.whole.to(*args, **kwargs)
+        whole = None if self.whole_degrees is None else self.whole_degrees.to(*args, **kwargs)
         sizes = self.num_sources, self.num_targets
-        return Neighbors(edge_index, by_target, by_source, *sizes, whole=whole, is_checked=True)
+        return Neighbors(edge_index, by_target, by_source, *sizes, whole_degrees=whole, is_checked=True)
 
     def __repr__(self) -> str:
         return f"Neighbors(num_sources={self.num_sources}, num_targets={self.num_targets}, num_edges={self.num_edges})"

@@ -121,7 +121,7 @@ def draw_neighbors(
     (2, [0, 0], True)
     """
     if uses_c(backend):
-        groups, sizes = tuple(edges[:3]), (edges.num_sources, edges.num_targets)
+        groups, sizes = (edges.ptr, edges.node, edges.edge), (edges.num_sources, edges.num_targets)
         return in_c.draw(groups, sizes, frontier.contiguous(), how.fanout, how.seed, root, how.replace)
     node = frontier if root is None else frontier % edges.num_targets
     ptr = edges.ptr

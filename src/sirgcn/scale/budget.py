@@ -10,7 +10,7 @@ from sirgcn.strict import ConfigError
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SMALLEST = 10**4
 
-# What an edge of a block costs: both ends, and both groupings of them, most of them of 4 bytes, some twice for a moment.
+# What an edge of a block costs: both ends and both groupings of them, 4 bytes each, some twice for a moment.
 _EDGE_BYTES = 64
 # How many tensors of the width of a row are alive at once while a row passes through a layer.
 _ROW_COPIES = 8

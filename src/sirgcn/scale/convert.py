@@ -23,6 +23,7 @@ from sirgcn.scale.disk import POINTERS, SOURCES, DiskGraph
 from sirgcn.scale.edgefiles import pieces, table_files, whole_numbers
 from sirgcn.scale.manifest import NAME, FileBlock, Manifest, blocks_of, digest_of
 from sirgcn.scale.nodefiles import Nodes
+from sirgcn.scale.rows import bytes_of
 
 # What an edge costs while its bucket is sorted: both ends as they are read, the groups, and what is written.
 _SORT_BYTES = 128
@@ -127,7 +128,8 @@ class _Conversion:
         """All steps that are left."""
         self._resume()
         with self.bars:
-            count, width, blocks, label = 0, 0, [], ""
+            count, width, label = 0, 0, ""
+            blocks: list[FileBlock] = []
             if self.nodes is not None:
                 count, width, label, blocks = self.nodes.write(self.folder, self._bar("nodes", None))
             ptr = self._count(self.given_nodes if self.given_nodes is not None else count or None)
@@ -251,7 +253,7 @@ class _Conversion:
         node = InEdges.of(torch.stack([source, target]), size).node.numpy().astype(dtype, copy=False)
         with path.open("r+b") as file:
             file.seek(begin)
-            file.write(memoryview(node).cast("B"))
+            file.write(bytes_of(node))
             file.flush()
             os.fsync(file.fileno())
 
@@ -267,4 +269,4 @@ class _Bar:
 
 def _append(path: Path, rows: npt.NDArray[np.int64]) -> None:
     with path.open("ab") as file:
-        file.write(memoryview(np.ascontiguousarray(rows)).cast("B"))
+        file.write(bytes_of(np.ascontiguousarray(rows)))

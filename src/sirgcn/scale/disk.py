@@ -93,7 +93,9 @@ class DiskGraph:
 
     def _features(self) -> FileTable:
         if not self.width:
-            raise DataError("expected node features, got a graph that was converted without nodes", "x", str(self.folder))
+            raise DataError(
+                "expected node features, got a graph that was converted without nodes", "x", str(self.folder)
+            )
         return FileTable(self.folder / FEATURES, (self.num_nodes, self.width), torch.float32)
 
     def has_edge_inputs(self) -> bool:

@@ -64,7 +64,11 @@ def pieces(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[Path
 
 def _batches(path: Path, columns: Sequence[str]) -> Iterator[Any]:
     if path.suffix == ".parquet":
-        yield from _arrow("parquet").ParquetFile(path).iter_batches(max(1, PIECE // len(columns)), columns=list(columns), use_threads=False)
+        yield from (
+            _arrow("parquet")
+            .ParquetFile(path)
+            .iter_batches(max(1, PIECE // len(columns)), columns=list(columns), use_threads=False)
+        )
         return
     with _open_csv(path, columns) as reader:
         yield from reader
@@ -87,9 +91,7 @@ def _array(column: Any, path: Path, name: str, row: int) -> npt.NDArray[Any]:
     return found
 
 
-def whole_numbers(
-    values: npt.NDArray[Any], most: int | None, where: tuple[Path, str, int]
-) -> npt.NDArray[np.int64]:
+def whole_numbers(values: npt.NDArray[Any], most: int | None, where: tuple[Path, str, int]) -> npt.NDArray[np.int64]:
     """A column of node numbers, at least 0 and below `most`."""
     path, name, row = where
     if values.dtype.kind == "f":

@@ -94,8 +94,8 @@ class _State:
             self.edges[kind].append((number, owner + self.begin[kind[2]], edge))
             self.num_edges[kind].append(len(found))
         self.begin = end
-        for name, found in self._ends().items():
-            self.num_nodes[name].append(found - end[name])
+        for name, count in self._ends().items():
+            self.num_nodes[name].append(count - end[name])
 
     def induce(self) -> None:
         """Take all edges between the nodes in place of those that were drawn."""

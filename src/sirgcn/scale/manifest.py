@@ -96,7 +96,9 @@ class Manifest:
             if size is None:
                 raise DataError("expected the file, got none", "blocks", str(path))
             if size != end:
-                cut = next((at for at, block in enumerate(self.blocks) if block.file == name and block.end > size), None)
+                cut = next(
+                    (at for at, block in enumerate(self.blocks) if block.file == name and block.end > size), None
+                )
                 which = "" if cut is None else f"; block {cut} is truncated"
                 raise DataError(f"expected {end} bytes, got {size}{which}", "size", str(path))
 

@@ -61,7 +61,10 @@ class Nodes:
         count = sum(len(next(iter(columns.values()))) for _, _, columns in pieces(files, (special or names)[:1]))
         if not count:
             raise DataError("expected at least one node, got none", "nodes", str(files[0]))
-        table, labels = FileTable(folder / FEATURES, (count, len(names)), torch.float32, create=True), _Labels(folder, count)
+        table, labels = (
+            FileTable(folder / FEATURES, (count, len(names)), torch.float32, create=True),
+            _Labels(folder, count),
+        )
         seen, first = np.zeros(count, bool), 0
         for file, row, columns in pieces(files, [*names, *special]):
             rows = np.stack([columns[name].astype(np.float32) for name in names], 1) if names else np.zeros((0, 0))

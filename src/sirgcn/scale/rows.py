@@ -1,11 +1,12 @@
 """Rows of numbers in memory or in a file, read and written in ranges, so that a working set stays bounded."""
 
 import mmap
-import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -100,7 +101,7 @@ class FileTable:
     def write(self, start: int, rows: Tensor) -> None:
         with self.path.open("r+b") as file:
             file.seek(self.begin + start * self.row_bytes)
-            file.write(memoryview(rows.detach().to(self.dtype).contiguous().numpy()).cast("B"))
+            file.write(bytes_of(rows.detach().to(self.dtype).contiguous().numpy()))
 
     def take(self, index: Tensor) -> Tensor:
         return self.whole().index_select(0, index)
@@ -109,11 +110,11 @@ class FileTable:
         return map_file(self.path, self.shape[0] * self.shape[1], self.dtype, self.begin).view(self.shape)
 
 
-def _read_all(readinto: object, rows: Tensor, path: Path) -> None:
+def _read_all(readinto: Callable[[memoryview], int | None], rows: Tensor, path: Path) -> None:
     """Fill a tensor from a file; one call of the system may return less than all of it."""
-    view = memoryview(rows.numpy()).cast("B") if rows.numel() else memoryview(b"")
+    view = bytes_of(rows.numpy())
     while len(view):
-        count = readinto(view)  # type: ignore[operator]
+        count = readinto(view)
         if not count:
             raise OSError(f"{path}: expected {len(view)} bytes more, got the end of the file")
         view = view[count:]
@@ -139,7 +140,16 @@ def map_file(path: Path, entries: int, dtype: torch.dtype, begin: int = 0) -> Te
     return torch.from_numpy(mapped)
 
 
-def _advise_random(mapped: np.memmap) -> None:  # type: ignore[type-arg]
+def bytes_of(array: npt.NDArray[Any]) -> memoryview:
+    r"""The memory of a contiguous array.
+
+    >>> bytes(bytes_of(np.array([1, 2], np.int8)))
+    b'\x01\x02'
+    """
+    return memoryview(array.reshape(-1).view(np.uint8).data) if array.size else memoryview(b"")
+
+
+def _advise_random(mapped: npt.NDArray[Any]) -> None:
     """Ask the system not to read ahead of random accesses, which would fill memory with pages that nobody needs."""
     pages = getattr(mapped, "_mmap", None)
     if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
@@ -163,4 +173,4 @@ def drop(table: Table) -> None:
     >>> drop(MemoryTable(torch.zeros(1, 1)))
     """
     if isinstance(table, FileTable):
-        os.unlink(table.path)
+        table.path.unlink()

@@ -27,7 +27,8 @@ class SampledTask(Task):
 
     `Trainer` takes it as any other task. The parts for validation and test stay whole: they are computed by one pass
     over the graph, or by the `whole` of the trainer. A batch gives the degrees of the whole graph to `SIRConv`, so that
-    its sums, means and symmetric means estimate those over all neighbours without bias, see `NeighborSampler.neighbors`.
+    its sums, means and symmetric means estimate those over all neighbours without bias; `NeighborSampler.neighbors`
+    says how.
 
     Args:
         num_neighbors: how many neighbours are drawn in each hop, -1 for all; one hop per layer.
@@ -146,7 +147,9 @@ class WholeGraph:
     def __call__(self, model: nn.Module, task: Task) -> Tensor:
         """One row for every node."""
         if task.over != "nodes":
-            raise ConfigError(f"whole: expected a task with labels of the nodes of one graph, got labels over {task.over}")
+            raise ConfigError(
+                f"whole: expected a task with labels of the nodes of one graph, got labels over {task.over}"
+            )
         if self._known is None or self._known[0] is not task:
             # The edges are grouped once, not at every evaluation.
             self._known = task, inputs_of(task.graphs, model)

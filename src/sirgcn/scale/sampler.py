@@ -213,7 +213,11 @@ def _ends_of(index: EdgeSamplerInput) -> tuple[int, int, int]:
     """Numbers that tell batches of seed edges apart."""
     if not len(index.row):
         return 0, 0, 0
-    return len(index.row), seed_of(int(index.row[0]), int(index.col[0])), seed_of(int(index.row[-1]), int(index.col[-1]))
+    return (
+        len(index.row),
+        seed_of(int(index.row[0]), int(index.col[0])),
+        seed_of(int(index.row[-1]), int(index.col[-1])),
+    )
 
 
 def _homogeneous(found: Sampled) -> SamplerOutput:
@@ -233,7 +237,7 @@ def _hetero(found: Sampled) -> HeteroSamplerOutput:
         node=found.node,
         row=found.row,
         col=found.col,
-        edge=found.edge,
+        edge=dict(found.edge),
         batch=found.tree,
         num_sampled_nodes=found.num_nodes,
         num_sampled_edges=found.num_edges,

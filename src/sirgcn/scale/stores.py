@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-import torch
 from torch import Tensor
 from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData, remote_backend_utils
 
