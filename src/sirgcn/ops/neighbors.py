@@ -230,13 +230,17 @@ class Neighbors:
                 f"reduce: sym_in weighs by in-degrees at both ends and needs one set of nodes, "
                 f"got {self.num_sources} sources and {self.num_targets} targets"
             )
-        into, out = self.whole_degrees or (self.in_degree(), self.out_degree())
-        weights = rank_one_weights(reduce, into, out if reduce == "sym" else into, dtype)
-        if self.whole_degrees is not None:
-            weights = (_expanded(weights[0], into, self.in_degree(), dtype), weights[1])
+        weights = self._new_weights(reduce, dtype)
         if not is_compiling():
             self._weights[reduce, dtype] = weights, _versions(weights)
         return weights
+
+    def _new_weights(self, reduce: str, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+        into, out = self.whole_degrees or (self.in_degree(), self.out_degree())
+        weights = rank_one_weights(reduce, into, out if reduce == "sym" else into, dtype)
+        if self.whole_degrees is None:
+            return weights
+        return _expanded(weights[0], into, self.in_degree(), dtype), weights[1]
 
     def sampled_from(self, into: Int[Tensor, " targets"], out: Int[Tensor, " sources"]) -> "Neighbors":
         r"""This graph as a sample of a larger one, in which its nodes have other degrees.

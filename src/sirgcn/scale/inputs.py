@@ -44,6 +44,7 @@ class Inputs(Protocol):
 def inputs_of(data: Any, net: nn.Module) -> Inputs:
     """The inputs that a graph gives to a network.
 
+    >>> import torch
     >>> net = SIRNet.of(3, 8, 2, num_layers=1)
     >>> inputs_of(Data(x=torch.rand(4, 3), edge_index=torch.tensor([[0], [1]])), net).num_nodes
     4

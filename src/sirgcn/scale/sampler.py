@@ -1,7 +1,7 @@
 """Neighbour sampling without pyg-lib, behind PyG's `BaseSampler`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -192,21 +192,30 @@ class NeighborSampler(BaseSampler):
 
 def _fanouts(given: Any, stores: Stores) -> dict[EdgeType, list[int]]:
     """The fan-outs of every type of edges, one for each hop."""
-    if not isinstance(given, NumNeighbors):
-        if not isinstance(given, Mapping) and not (isinstance(given, Sequence) and not isinstance(given, str)):
-            raise TypeError(f"num_neighbors: expected a list of whole numbers or one for every type, got {given!r}")
-        if isinstance(given, Mapping) and not stores.is_hetero:
+    numbers = given if isinstance(given, NumNeighbors) else _num_neighbors(given, stores.is_hetero)
+    found = numbers.get_values(list(stores.edges)) if stores.is_hetero else {ONE: numbers.get_values()}
+    return {
+        kind: _checked_fanouts(fanouts, f" of {kind}" if stores.is_hetero else "")
+        for kind, fanouts in cast(dict[EdgeType, list[int]], found).items()
+    }
+
+
+def _num_neighbors(given: Any, is_hetero: bool) -> NumNeighbors:
+    if isinstance(given, Mapping):
+        if not is_hetero:
             raise TypeError("num_neighbors: expected a list, since the graph has one type of edges, got a mapping")
-        given = NumNeighbors(dict(given) if isinstance(given, Mapping) else list(given))
-    kinds = list(stores.edges)
-    values = given.get_values(kinds) if stores.is_hetero else given.get_values()
-    found = values if isinstance(values, dict) else {ONE: values}
-    for kind, fanouts in found.items():
-        for hop, fanout in enumerate(fanouts):
-            where = f"num_neighbors[{hop}]" + (f" of {kind}" if stores.is_hetero else "")
-            if read(int, fanout, where) < -1:
-                raise ValueError(f"{where}: expected -1 for all neighbours, or at least 0, got {fanout}")
-    return {kind: [int(fanout) for fanout in fanouts] for kind, fanouts in found.items()}
+        return NumNeighbors(dict(given))
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise TypeError(f"num_neighbors: expected a list of whole numbers or one for every type, got {given!r}")
+    return NumNeighbors(list(given))
+
+
+def _checked_fanouts(fanouts: Sequence[Any], of_kind: str) -> list[int]:
+    for hop, fanout in enumerate(fanouts):
+        where = f"num_neighbors[{hop}]{of_kind}"
+        if read(int, fanout, where) < -1:
+            raise ValueError(f"{where}: expected -1 for all neighbours, or at least 0, got {fanout}")
+    return [int(fanout) for fanout in fanouts]
 
 
 def _ends_of(index: EdgeSamplerInput) -> tuple[int, int, int]:
