@@ -15,7 +15,7 @@ from sirgcn.ops.gradients import once_differentiable
 from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.prepare import GATES, prepare
 from sirgcn.ops.reference import EdgeTerms, Needs, cast
-from sirgcn.ops.split import SplitNeighbors
+from sirgcn.ops.split import Messages, SplitNeighbors
 
 
 def sir_aggregate(
@@ -64,7 +64,7 @@ def sir_aggregate(
     [0.0, 0.0, -30.0]
     """
     if isinstance(neighbors, SplitNeighbors):
-        return neighbors.aggregate(query, key, edge, edge_weight, activation, reduce, backend, value)
+        return neighbors.aggregate(Messages(query, key, edge, edge_weight, activation, reduce, backend, value))
     if value is not None:
         return gated_aggregate(query, key, value, neighbors, edge, edge_weight, activation, reduce, backend)
     if reduce == GATES:

@@ -17,7 +17,7 @@ from sirgcn.ops.gradients import once_differentiable
 from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.prepare import GATES, prepare
 from sirgcn.ops.reference import EdgeTerms, Ends, Gate, GatedSums, Needs, accumulation_dtype, cast
-from sirgcn.ops.split import SplitNeighbors
+from sirgcn.ops.split import Messages, SplitNeighbors
 
 
 def gated_aggregate(
@@ -49,7 +49,7 @@ def gated_aggregate(
     [10.0, 20.5, 41.0]
     """
     if isinstance(neighbors, SplitNeighbors):
-        out = neighbors.aggregate(query, key, edge, edge_weight, activation, reduce, backend, value)
+        out = neighbors.aggregate(Messages(query, key, edge, edge_weight, activation, reduce, backend, value))
         return out if start is None else out + start
     nodes = (query, key, value) if start is None else (query, key, value, start)
     call = prepare(nodes, neighbors, edge, edge_weight, activation, reduce, backend)
