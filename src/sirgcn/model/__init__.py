@@ -1,0 +1,9 @@
+"""A trained model as an object and as a folder: fitting, prediction, calibration, explanation and export."""
+
+from sirgcn.model.fitted import Member, Model
+from sirgcn.model.fitting import FitSettings, fit
+from sirgcn.model.folder import FolderError, load, save
+from sirgcn.model.problem import Problem
+from sirgcn.model.scaling import Scaling
+
+__all__ = ["FitSettings", "FolderError", "Member", "Model", "Problem", "Scaling", "fit", "load", "save"]
