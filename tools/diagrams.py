@@ -107,7 +107,34 @@ def rooms() -> str:
     )
 
 
-DIAGRAMS = {"message.svg": message, "rooms.svg": rooms}
+def badge(name: str, value: str) -> str:
+    """A badge that needs no network."""
+    left, right = 14 + 7 * len(name), 14 + 7 * len(value)
+    shapes = [
+        f"<rect width='{left}' height='20' fill='#4a5364'/>",
+        f"<rect x='{left}' width='{right}' height='20' fill='#2b6cb0'/>",
+    ]
+    for place, words in ((left / 2, name), (left + right / 2, value)):
+        head = f"<text x='{place:g}' y='14' text-anchor='middle' font-size='12' fill='#fff'"
+        shapes.append(f"{head} {FONT}>{words}</text>")
+    size = f"width='{left + right}' height='20'"
+    head = f"<svg xmlns='http://www.w3.org/2000/svg' {size} role='img' aria-label='{name} {value}'>"
+    return "\n".join([head, *shapes, "</svg>", ""])
+
+
+def project() -> dict[str, str]:
+    """What pyproject.toml says of the package."""
+    found: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return found
+
+
+DIAGRAMS = {
+    "message.svg": message,
+    "rooms.svg": rooms,
+    "badge-version.svg": lambda: badge("version", project()["version"]),
+    "badge-python.svg": lambda: badge("Python", project()["requires-python"].removeprefix(">=") + "+"),
+    "badge-licence.svg": lambda: badge("licence", project()["license"]),
+}
 
 
 def main() -> None:
