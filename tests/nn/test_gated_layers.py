@@ -18,6 +18,7 @@ from sirgcn.bench.twins import PlainGatedGCN
 from sirgcn.nn import from_res_gated, make_conv
 from sirgcn.nn.baselines import GatedGCN, ResGatedGCN
 from sirgcn.nn.baselines import gated as module
+from sirgcn.nn.linear import side_by_side
 from sirgcn.ops.rows import Rows
 from sirgcn.testing import RICH, Graph, assert_layer_laws, assert_repeats, assert_same, graphs, value_and_gradients
 
@@ -101,7 +102,7 @@ def test_forward_and_backward_repeat_bit_for_bit(kind: Any, form: str) -> None:
 def test_rows_of_a_table_are_multiplied_once() -> None:
     conv, table, kind = GatedGCN(IN, OUT).double(), torch.randn(3, IN, dtype=DOUBLE), torch.randint(3, (NODES,))
     seen: list[int] = []
-    linear = module.side_by_side
+    linear = side_by_side
 
     def spy(linears: Any, rows: Rows) -> Rows:
         seen.append(len(rows.table))
