@@ -3,7 +3,8 @@
 from sirgcn.model.fitted import Member, Model
 from sirgcn.model.fitting import FitSettings, fit
 from sirgcn.model.folder import FolderError, load, save
+from sirgcn.model.preparation import Preparation
 from sirgcn.model.problem import Problem
 from sirgcn.model.scaling import Scaling
 
-__all__ = ["FitSettings", "FolderError", "Member", "Model", "Problem", "Scaling", "fit", "load", "save"]
+__all__ = ["FitSettings", "FolderError", "Member", "Model", "Preparation", "Problem", "Scaling", "fit", "load", "save"]

@@ -13,6 +13,7 @@ from torch import Tensor
 from sirgcn.data.tables import Preprocessing
 from sirgcn.files import write_atomic
 from sirgcn.model.fitted import Member, Model
+from sirgcn.model.preparation import Preparation
 from sirgcn.model.problem import Problem
 from sirgcn.model.scaling import Scaling
 from sirgcn.nn import NetConfig, build_net
@@ -74,7 +75,9 @@ def _files(model: Model) -> dict[str, bytes]:
         tensors |= {f"{place}.{name}": tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}
     config = {
         "problem": model.problem.to_dict(),
-        "members": [member.config.to_dict() for member in model.members],
+        "members": [
+            {"network": member.config.to_dict(), "preparation": vars(member.preparation)} for member in model.members
+        ],
         "scaling": None if model.scaling is None else vars(model.scaling),
     }
     files = {"model.safetensors": dump_safetensors(tensors), "config.json": _json(config)}
@@ -84,11 +87,12 @@ def _files(model: Model) -> dict[str, bytes]:
 
 
 def _member(config: Mapping[str, Any], place: int, tensors: Mapping[str, Tensor]) -> Member:
-    made = NetConfig.from_dict(config, f"members[{place}]")
+    made = NetConfig.from_dict(config["network"], f"members[{place}].network")
+    preparation = from_dict(Preparation, config["preparation"], f"members[{place}].preparation")
     network = build_net(made)
     prefix = f"{place}."
     network.load_state_dict({name[len(prefix) :]: own for name, own in tensors.items() if name.startswith(prefix)})
-    return Member(made, network.eval())
+    return Member(made, network.eval(), preparation)
 
 
 def _checked(folder: Path) -> dict[str, bytes]:
