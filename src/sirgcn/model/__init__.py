@@ -3,6 +3,7 @@
 from sirgcn.model.fitted import Member, Model
 from sirgcn.model.fitting import FitSettings, fit
 from sirgcn.model.folder import load, rewrite, save
+from sirgcn.model.preparation import Preparation
 from sirgcn.model.problem import Problem
 from sirgcn.model.scaling import Scaling
 from sirgcn.model.training import TrainSettings, train
@@ -13,6 +14,7 @@ __all__ = [
     "FolderError",
     "Member",
     "Model",
+    "Preparation",
     "Problem",
     "Scaling",
     "TrainSettings",

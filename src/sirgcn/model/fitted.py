@@ -1,5 +1,6 @@
 """`Model`: trained networks with everything that a prediction needs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from sirgcn.data.graphs import Graphs
 from sirgcn.data.tables import Preprocessing
 from sirgcn.engine.inference import call
+from sirgcn.model.preparation import Preparation
 from sirgcn.model.problem import Problem
 from sirgcn.model.scaling import Scaling
 from sirgcn.nn import NetConfig
@@ -28,10 +30,12 @@ class Member:
     Args:
         config: what it is made of.
         network: the network, in eval mode.
+        preparation: what it reads besides the columns of the graphs.
     """
 
     config: NetConfig
     network: nn.Module
+    preparation: Preparation = field(default_factory=Preparation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +77,17 @@ class Model:
             graphs: the inputs; their targets are not read.
             batch_size: how many graphs are computed at once.
         """
-        rows = [self._batch_outputs(graphs, index) for index in torch.arange(len(graphs)).split(batch_size)]
+        # Networks often share a preparation, which then is applied once.
+        prepared = {step: step.apply(graphs) for step in dict.fromkeys(member.preparation for member in self.members)}
+        rows = [self._batch_outputs(prepared, index) for index in torch.arange(len(graphs)).split(batch_size)]
         return torch.cat(rows)
 
-    def _batch_outputs(self, graphs: Graphs, index: Tensor) -> Tensor:
-        batch = graphs.batch(index)
+    def _batch_outputs(self, prepared: Mapping[Preparation, Graphs], index: Tensor) -> Tensor:
+        batches = {step: graphs.batch(index) for step, graphs in prepared.items()}
         level = self.problem.level
-        return self.joined([call(member.network, batch, level).float() for member in self.members])
+        return self.joined(
+            [call(member.network, batches[member.preparation], level).float() for member in self.members]
+        )
 
     def joined(self, outputs: list[Tensor]) -> Tensor:
         """The outputs of the model from those of its networks."""

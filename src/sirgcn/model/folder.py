@@ -5,14 +5,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import load as load_safetensors
-from safetensors.torch import save as dump_safetensors
-from torch import Tensor
-
 from sirgcn.data.tables import Preprocessing
 from sirgcn.files import write_folder
-from sirgcn.model.fitted import Member, Model
+from sirgcn.model.fitted import Model
+from sirgcn.model.members import members_to_dict, read_members, weights_of
 from sirgcn.model.problem import Problem
 from sirgcn.model.scaling import Scaling
 from sirgcn.model.verified import (
@@ -21,22 +17,16 @@ from sirgcn.model.verified import (
     REQUIRED,
     FolderError,
     as_json,
-    check_numbers,
     complaining,
     manifest_of,
     parse,
     parse_lines,
     read_files,
-    tensor_shapes,
 )
-from sirgcn.nn import build_net
-from sirgcn.nn.build import config_from_dict
 from sirgcn.strict import from_dict
 
 # Where each part of `Model.about` is written. The rest is in training.json.
 _OWN_FILES = {"split": "splits.json", "evaluation": "evaluation.json", "history": "history.jsonl"}
-
-_DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.int32: "I32", torch.bool: "BOOL"}
 
 
 def save(model: Model, folder: str | Path, pages: Mapping[str, bytes] | None = None) -> Path:
@@ -116,7 +106,7 @@ def load(folder: str | Path) -> Model:
             raise FolderError(f"{folder / 'config.json'}: expected the keys problem, members and scaling")
         problem = Problem.from_dict(config["problem"])
         scaling = None if config["scaling"] is None else from_dict(Scaling, config["scaling"], "scaling")
-        members = _members(folder, config["members"], files["model.safetensors"])
+        members = read_members(folder, config["members"], files["model.safetensors"])
     model = Model(problem, members, scaling, _preprocessing(folder, files), _about(folder, files))
     model = _calibrated(folder, files, model)
     _check_parts(folder, model)
@@ -124,19 +114,15 @@ def load(folder: str | Path) -> Model:
 
 
 def _files(model: Model) -> dict[str, bytes]:
-    tensors: dict[str, Tensor] = {}
-    for place, member in enumerate(model.members):
-        state = member.network.state_dict()
-        tensors |= {f"{place}.{name}": tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}
     config = {
         "problem": model.problem.to_dict(),
-        "members": [member.config.to_dict() for member in model.members],
+        "members": members_to_dict(model.members),
         "scaling": None if model.scaling is None else asdict(model.scaling),
     }
     about = model.about
     history = [as_json(row).replace(b"\n", b"") + b"\n" for row in about.get("history", [])]
     files = {
-        "model.safetensors": dump_safetensors(tensors),
+        "model.safetensors": weights_of(model.members),
         "config.json": as_json(config),
         "splits.json": as_json(about.get("split", {})),
         "history.jsonl": b"".join(history),
@@ -149,36 +135,6 @@ def _files(model: Model) -> dict[str, bytes]:
     if model.calibration is not None:
         files["calibration.json"] = as_json(model.calibration.to_dict())
     return files
-
-
-def _members(folder: Path, configs: Any, data: bytes) -> tuple[Member, ...]:
-    """The networks, each made only when its weights are seen to have the shapes that its configuration says."""
-    path = folder / "model.safetensors"
-    shapes = tensor_shapes(path, data)
-    check_numbers(folder / "config.json", configs, len(data), len(shapes))
-    known: set[str] = set()
-    for place, config in enumerate(configs):
-        with torch.device("meta"):
-            expected = build_net(config_from_dict(config, f"members[{place}]")).state_dict()
-        for name, tensor in expected.items():
-            own = f"{place}.{name}"
-            known.add(own)
-            wanted = (_DTYPES[tensor.dtype], tuple(tensor.shape))
-            if shapes.get(own) != wanted:
-                raise FolderError(f"{path}: expected {own} of {wanted}, got {shapes.get(own)}")
-    if not configs or set(shapes) != known:
-        raise FolderError(f"{path}: expected the weights of at least one network and no others")
-    tensors = load_safetensors(data)
-    return tuple(_member(config, place, tensors) for place, config in enumerate(configs))
-
-
-def _member(config: Mapping[str, Any], place: int, tensors: Mapping[str, Tensor]) -> Member:
-    made = config_from_dict(config, f"members[{place}]")
-    with torch.random.fork_rng(devices=()):
-        network = build_net(made)
-    prefix = f"{place}."
-    network.load_state_dict({name[len(prefix) :]: own for name, own in tensors.items() if name.startswith(prefix)})
-    return Member(made, network.eval())
 
 
 def _preprocessing(folder: Path, files: Mapping[str, bytes]) -> Preprocessing | None:
