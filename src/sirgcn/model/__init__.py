@@ -3,6 +3,7 @@
 from sirgcn.model.fitted import Member, Model
 from sirgcn.model.fitting import FitSettings, fit
 from sirgcn.model.folder import load, rewrite, save
+from sirgcn.model.predicting import predict
 from sirgcn.model.preparation import Preparation
 from sirgcn.model.problem import Problem
 from sirgcn.model.scaling import Scaling
@@ -20,6 +21,7 @@ __all__ = [
     "TrainSettings",
     "fit",
     "load",
+    "predict",
     "rewrite",
     "save",
     "train",

@@ -7,6 +7,7 @@ from typing import Any
 
 from sirgcn.data.tables import Preprocessing
 from sirgcn.files import write_folder
+from sirgcn.model.calibration import Calibration
 from sirgcn.model.fitted import Model
 from sirgcn.model.members import members_to_dict, read_members, weights_of
 from sirgcn.model.problem import Problem
@@ -149,8 +150,6 @@ def _calibrated(folder: Path, files: Mapping[str, bytes], model: Model) -> Model
         return model
     path = folder / "calibration.json"
     found = parse(path, files["calibration.json"])
-    from sirgcn.model.calibration import Calibration
-
     with complaining(path):
         return replace(model, calibration=Calibration.from_dict(found))
 

@@ -4,86 +4,30 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from sirgcn.data.splits import Part, Split
+from sirgcn.data.named import split_to_ids
+from sirgcn.data.splits import Split
 from sirgcn.data.task import Task
-from sirgcn.engine.controls import rows_of
 from sirgcn.engine.environment import environment_of
 from sirgcn.engine.loop import Watcher
+from sirgcn.model.calibration import calibrate, carve
 from sirgcn.model.fitted import Model
 from sirgcn.model.fitting import FitSettings, fit
 
-LEAST_CALIBRATION = 20
-"""The smallest number of rows that a calibration is made from."""
 
-
-@dataclass(frozen=True, eq=False)
-class Parts:
-    """A task whose validation part is divided: one half stops and chooses, the other half calibrates.
+def split_of(task: Task, left: Task) -> dict[str, Any]:
+    """The items of every part by the ids of the user's tables, as JSON values.
 
     Args:
-        task: the task, whose validation part lacks the rows of the calibration.
-        calibration: the items of the calibration: graphs, or nodes or edges of the one graph.
+        task: the data.
+        left: the same without the rows of the calibration, as `carve` gives it.
     """
-
-    task: Task
-    calibration: Tensor
-
-    def rows(self, part: Part) -> Tensor:
-        """The labelled rows of a part, as indices into the targets."""
-        return rows_of(self.task, part)
-
-    def calibration_rows(self) -> Tensor:
-        """The labelled rows of the calibration."""
-        split = self.task.splits[0]
-        return rows_of(replace(self.task, splits=(Split(split.train, self.calibration, split.test),)), "val")
-
-
-def divide(task: Task, seed: int = 0) -> Parts:
-    """Take half of the validation part of the first split for the calibration, of every class alike.
-
-    A validation part of fewer than 40 labelled rows stays whole, and the calibration is empty.
-
-    >>> import pandas as pd
-    >>> from sirgcn.data import load_tables
-    >>> nodes = pd.DataFrame({"id": range(500), "size": [1.0, 2.0] * 250, "label": ["x", "y"] * 250})
-    >>> edges = pd.DataFrame({"source": range(498), "target": range(2, 500)})
-    >>> parts = divide(load_tables(nodes, edges))
-    >>> len(parts.task.splits[0].val), len(parts.calibration)
-    (50, 50)
-    """
-    split = task.splits[0]
-    whole = replace(task, splits=(split,))
-    if len(rows_of(whole, "val")) < 2 * LEAST_CALIBRATION or len(split.val) < 2:
-        return Parts(whole, split.val.new_empty(0))
-    order = split.val[torch.from_numpy(np.random.Generator(np.random.PCG64(seed)).permutation(len(split.val)))]
-    y = task.graphs.y
-    if not y.is_floating_point() and len(y) > int(order.max()) and task.level == task.over.removesuffix("s"):
-        # Rows of a class stand together, each second one calibrates.
-        order = order[torch.sort(y[order], stable=True).indices]
-    calibration, rest = order[1::2].sort().values, order[::2].sort().values
-    return Parts(replace(task, splits=(Split(split.train, rest, split.test),)), calibration)
-
-
-def split_ids(parts: Parts) -> dict[str, Any]:
-    """The items of every part by the ids of the user's tables, as JSON values."""
-    task = parts.task
-    names = {"nodes": "ids", "graphs": "graph_ids", "edges": "edge_rows"}
-    ids = task.details.get(names[task.over])
-    split = task.splits[0]
-    items = {"train": split.train, "val": split.val, "calibration": parts.calibration, "test": split.test}
-    found: dict[str, Any] = {"over": task.over}
-    for name, places in items.items():
-        own = places.numpy() if ids is None else np.asarray(ids)[places.numpy()]
-        found[name] = [_plain(value) for value in own.tolist()]
-    return found
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, int | str) and not isinstance(value, bool) else str(value)
+    whole, rest = task.splits[0], left.splits[0]
+    taken = whole.val[~torch.isin(whole.val, rest.val)]
+    found = split_to_ids(left)
+    of_taken = replace(left, splits=(Split(whole.train, taken, whole.test),))
+    return found | {"calibration": split_to_ids(of_taken)["val"]}
 
 
 class Teller(Protocol):
@@ -132,14 +76,16 @@ def train(task: Task, settings: TrainSettings | None = None) -> Model:
     >>> edges = pd.DataFrame({"source": range(38), "target": range(2, 40)})
     >>> model = train(load_tables(nodes, edges), TrainSettings(FitSettings("fast"), controls=False))
     >>> sorted(model.about["split"])
-    ['calibration', 'over', 'test', 'train', 'val']
+    ['by', 'calibration', 'inductive', 'of', 'test', 'train', 'val']
     """
     settings = settings or TrainSettings()
-    parts = divide(task, settings.fit.seed)
-    model = fit(parts.task, settings.fit, settings.work, settings.watcher)
+    task = replace(task, splits=task.splits[:1], unseen=task.unseen[:1])
+    left, rows = carve(task, settings.fit.seed)
+    model = fit(left, settings.fit, settings.work, settings.watcher)
+    model = replace(model, calibration=calibrate(model, task, rows))
     about = {
         **model.about,
-        "split": split_ids(parts),
+        "split": split_of(task, left),
         "environment": environment_of("cpu"),
         "command": settings.command,
         "data": task.describe().to_dict(),

@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -14,9 +13,8 @@ from torch import Tensor
 
 from sirgcn.data.tables import Inputs, apply_tables
 from sirgcn.data.tables.features import Unknown
-from sirgcn.data.validate import DataError
 from sirgcn.model.fitted import Model
-from sirgcn.strict import Between, ConfigError, checked, read
+from sirgcn.strict import ConfigError, checked
 
 
 @dataclass(frozen=True, eq=False)
