@@ -6,6 +6,7 @@ import torch
 
 from sirgcn.data.encodings import edge_random_walk, random_walk
 from sirgcn.data.graphs import Graphs
+from sirgcn.data.schema import Schema
 from sirgcn.data.task import Task
 from sirgcn.strict import ConfigError, Count, check_fields
 
@@ -62,11 +63,14 @@ class Preparation:
         """
         if self == Preparation():
             return task
-        schema = task.schema
+        return replace(task, graphs=self.apply(task.graphs), schema=self.read(task.schema))
+
+    def read(self, schema: Schema) -> Schema:
+        """The widths of what the network reads, from those of the graphs."""
         if self.walks:
             schema = replace(schema, encodings=self.walks)
         if self.edge_walks:
             schema = replace(schema, edge_encodings=self.walks)
         if not self.edges:
             schema = replace(schema, edge_features=0, edge_vocabularies=(), edge_encodings=0)
-        return replace(task, graphs=self.apply(task.graphs), schema=schema)
+        return schema
