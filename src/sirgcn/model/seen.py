@@ -76,7 +76,7 @@ def see(task: Task, seed: int = 0) -> Seen:
     known = task.without_test(0)
     if scaling is not None:
         known = scaling.apply(known)
-    values = {entry.name: getattr(known, entry.name) for entry in fields(Task)}
+    values = {entry.name: getattr(known, entry.name) for entry in fields(Task) if entry.init}
     values |= {"splits": known.splits[:1], "details": known.details | {"scaling": scaling}}
     return Seen(SeenTask(**values), scaling, notes)
 
