@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import Linear
+from torch_geometric.utils import scatter
 
 from sirgcn.data.graphs import Graphs
 from sirgcn.engine.inference import call
@@ -14,6 +15,8 @@ from sirgcn.model.fitted import Member, Model
 @torch.no_grad()
 def embed(model: Model, graphs: Graphs, batch_size: int = 1024) -> Tensor:
     """The inputs of the last linear layer of every network side by side, one row for each node, edge or graph.
+
+    Where a network pools after that layer, a graph has the mean of its nodes.
 
     Args:
         model: the model.
@@ -47,4 +50,8 @@ def _batch(member: Member, batch: Any, level: Any) -> Tensor:
     finally:
         for hook in hooks:
             hook.remove()
-    return found[-1].float()
+    rows = found[-1].float()
+    if level != "graph" or len(rows) == batch.num_graphs:
+        return rows
+    # The last layer stands before the pooling.
+    return scatter(rows, batch.batch, dim=0, dim_size=batch.num_graphs, reduce="mean")
