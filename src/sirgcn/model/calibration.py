@@ -47,7 +47,7 @@ class Calibration:
         rows: how many rows it was fitted on; 0 if there were too few, and then there are no sets and no intervals.
         temperatures: one for classes, one for each label, none for numbers.
         scores: one entry for classes, one for each label or number.
-        thresholds: for each metric, the probability from which on class 1 is predicted: one of two classes, one for
+        thresholds: for each metric, the probability above which class 1 is predicted: one of two classes, one for
             each label.
         decision: the metric whose threshold decides; None predicts what is most probable.
 
@@ -160,11 +160,11 @@ class Calibration:
         self._refuse_numbers("decisions")
         if self.sort == "labels":
             limit = probabilities.new_tensor(self._thresholds() or (0.5,) * self.outputs)
-            return (probabilities >= limit).long()
+            return (probabilities > limit).long()
         found = self._thresholds()
         if found is None:
             return probabilities.argmax(1)
-        return (probabilities[:, 1] >= found[0]).long()
+        return (probabilities[:, 1] > found[0]).long()
 
     def _thresholds(self) -> tuple[float, ...] | None:
         return None if self.decision is None else (self.thresholds or {})[self.decision]

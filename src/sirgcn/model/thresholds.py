@@ -1,4 +1,4 @@
-"""Thresholds: the probability from which on class 1 is predicted, such that a metric is as large as possible."""
+"""Thresholds: the probability above which class 1 is predicted, such that a metric is as large as possible."""
 
 from typing import Literal, get_args
 
@@ -31,16 +31,16 @@ def fit_threshold(probabilities: Tensor, target: Tensor, metric: Decision) -> fl
     found = probabilities.double().unique()
     middle = (found[1:] + found[:-1]) / 2
     limits = torch.cat([middle, middle.new_tensor([0.5])])
-    above = torch.stack([_from(limits, probabilities[target == label]) for label in (0, 1)])
+    above = torch.stack([_above(limits, probabilities[target == label]) for label in (0, 1)])
     values = _value(metric, above[1], above[0], positives, negatives)
     best = (values >= values.max() - 1e-12).nonzero().squeeze(1)
     return float(limits[best[(limits[best] - 0.5).abs().argmin()]])
 
 
-def _from(limits: Tensor, probabilities: Tensor) -> Tensor:
-    """How many probabilities are at least each limit."""
+def _above(limits: Tensor, probabilities: Tensor) -> Tensor:
+    """How many probabilities are above each limit."""
     ordered = probabilities.double().sort().values
-    return (len(ordered) - torch.searchsorted(ordered, limits)).double()
+    return (len(ordered) - torch.searchsorted(ordered, limits, right=True)).double()
 
 
 def _value(metric: Decision, true: Tensor, false: Tensor, positives: int, negatives: int) -> Tensor:
