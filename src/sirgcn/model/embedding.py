@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import Linear
 from torch_geometric.utils import scatter
 
 from sirgcn.data.graphs import Graphs
+from sirgcn.data.tables import Inputs
 from sirgcn.engine.inference import call
 from sirgcn.model.fitted import Member, Model
+from sirgcn.model.predicting import rows_of_table
 
 
 @torch.no_grad()
@@ -55,3 +58,15 @@ def _batch(member: Member, batch: Any, level: Any) -> Tensor:
         return rows
     # The last layer stands before the pooling.
     return scatter(rows, batch.batch, dim=0, dim_size=batch.num_graphs, reduce="mean")
+
+
+def embedding_frame(model: Model, inputs: Inputs) -> pd.DataFrame:
+    """A frame with the embedding of each row of new tables: the columns of `predict` that name it, then e0, e1, ...
+
+    Args:
+        model: the model.
+        inputs: the tables, as `apply_tables` gives them.
+    """
+    names, places = rows_of_table(model, inputs)
+    found = embed(model, inputs.graphs)[torch.from_numpy(places)].numpy()
+    return pd.concat([pd.DataFrame(names), pd.DataFrame(found, columns=[f"e{i}" for i in range(found.shape[1])])], axis=1)

@@ -4,6 +4,8 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +15,9 @@ from torch import Tensor
 
 from sirgcn.data.tables import Inputs, apply_tables
 from sirgcn.data.tables.features import Unknown
+from sirgcn.files import write_atomic
 from sirgcn.model.fitted import Model
+from sirgcn.spreadsheet import csv_text
 from sirgcn.strict import ConfigError, checked
 
 
@@ -200,3 +204,37 @@ def endings(model: Model) -> Sequence[str]:
     """What the names of the columns of each target end in: nothing for one target, otherwise its name."""
     targets = model.problem.targets
     return [""] if len(targets) == 1 else [f"_{name}" for name in targets]
+
+
+def frame_text(frame: pd.DataFrame, header: bool = True) -> str:
+    r"""A frame as the text of a CSV file, whose cells no spreadsheet runs as formulas.
+
+    >>> frame_text(pd.DataFrame({"id": ["=1+1"], "prediction": [0.5]}))
+    "id,prediction\n'=1+1,0.5\n"
+    """
+    rows = zip(*(frame[name].tolist() for name in frame.columns), strict=True)
+    return csv_text([list(frame.columns), *rows] if header else rows)
+
+
+def write_frame(frame: pd.DataFrame, path: Path) -> None:
+    """Write a frame completely or not at all, as Parquet or as CSV by the ending of the file.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_frame(pd.DataFrame({"id": ["a"]}), Path(folder) / "found.csv")
+    ...     (Path(folder) / "found.csv").read_text()
+    'id\\na\\n'
+    """
+    is_parquet = check_ending(path) == "parquet"
+    write_atomic(path, frame.to_parquet(index=False) if is_parquet else frame_text(frame).encode())
+
+
+def check_ending(path: Path) -> Literal["csv", "parquet"]:
+    """The format that the ending of a file to be written says; another ending is refused."""
+    if path.suffix in (".parquet", ".pq"):
+        if find_spec("pyarrow") is None:
+            raise ConfigError(f"{path}: needs pyarrow: pip install 'sirgcn[data]'")
+        return "parquet"
+    if path.suffix != ".csv":
+        raise ConfigError(f"{path}: expected a file that ends in .csv, .parquet or .pq")
+    return "csv"
