@@ -33,5 +33,7 @@ def compare(models: Folders, as_json: AsJson = False) -> None:
         scores = entry["scores"]
         shown = [number(scores[name]["value"]) if name in scores else "-" for name in found["titles"]]
         first = scores.get(found["metric"])
-        rows.append((entry["model"], *shown, "" if first is None else interval(first), entry["networks"], entry["parameters"]))
+        rows.append(
+            (entry["model"], *shown, "" if first is None else interval(first), entry["networks"], entry["parameters"])
+        )
     show(head, rows, as_json=False)

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sirgcn.cli import configured
+from sirgcn.cli.outcome import print_lines, print_scores
 from sirgcn.cli.shared import AsJson, err, out
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def train(
         _refuse_beside_config(target, graphs, split)
     else:
         asked = configured.from_files(files, graphs, target=target, split=split)
-    fit = {"preset": preset, "seeds": seeds}
+    fit: dict[str, Any] = {"preset": preset, "seeds": seeds}
     if time_limit is not None:
         fit["time_limit"] = configured.time_of(time_limit, "--time-limit")
     given = {name: value for name, value in fit.items() if value is not None}
@@ -88,9 +90,31 @@ def _train(asked: configured.Asked, folder: Path, as_json: bool) -> None:
 
 def _tell(task: "Task") -> None:
     """Print what was understood, and what looks suspicious."""
-    err.print(repr(task), markup=False, highlight=False, soft_wrap=True)
-    for warning in task.describe().warnings:
+    found = task.describe()
+    targets = ", ".join(task.details["preprocessing"].targets)
+    sizes = ", ".join(f"{found.sizes[name]:,} {name}" for name in ("graphs", "nodes", "edges"))
+    lines = [f"{found.name}: {sizes}; predicts {targets} of every {task.level}, measured by {task.metric}"]
+    blocks = {
+        "inferred": found.inferred,
+        "columns": found.columns,
+        "left out": found.left_out,
+        "split": found.splits[0],
+    }
+    lines += [f"{title}: {shortened(block)}" for title, block in blocks.items() if block]
+    for line in lines:
+        err.print(line, markup=False, highlight=False, soft_wrap=True)
+    for warning in found.warnings:
         err.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def shortened(block: Mapping[str, Any], most: int = 12) -> str:
+    """Names with their values on one line; many of them are counted.
+
+    >>> shortened({"a": 1, "b": 2, "c": 3}, most=2)
+    'a: 1, b: 2 and 1 more'
+    """
+    shown = ", ".join(f"{name}: {value}" for name, value in list(block.items())[:most])
+    return shown if len(block) <= most else f"{shown} and {len(block) - most} more"
 
 
 def _show(model: "Model", folder: Path, as_json: bool) -> None:
@@ -98,10 +122,12 @@ def _show(model: "Model", folder: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps(found))
         return
-    from sirgcn.cli.results import print_result
-
-    print_result(model)
-    out.print(f"model: {folder}\nreport: {folder / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
+    evaluation = model.about.get("evaluation")
+    if evaluation is None:
+        print_lines("there is no test part, so the model has no score")
+    else:
+        print_scores(evaluation["scores"])
+    print_lines(f"model: {folder}", f"report: {folder / 'report.html'}")
 
 
 def result_of(model: "Model") -> dict[str, Any]:

@@ -69,4 +69,6 @@ def embedding_frame(model: Model, inputs: Inputs) -> pd.DataFrame:
     """
     names, places = rows_of_table(model, inputs)
     found = embed(model, inputs.graphs)[torch.from_numpy(places)].numpy()
-    return pd.concat([pd.DataFrame(names), pd.DataFrame(found, columns=[f"e{i}" for i in range(found.shape[1])])], axis=1)
+    return pd.concat(
+        [pd.DataFrame(names), pd.DataFrame(found, columns=[f"e{i}" for i in range(found.shape[1])])], axis=1
+    )
