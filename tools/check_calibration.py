@@ -28,7 +28,7 @@ from sirgcn.model import Member, Model, Problem, Scaling
 from sirgcn.model.calibration import calibrate_outputs, carve, outputs_of
 from sirgcn.nn import build_net
 
-DATA = ("Cora", "texas", "wisconsin", "cornell", "MUTAG", "ESOL", "BBBP", "actor", "minesweeper", "tolokers")
+DATA = ("Cora", "texas", "wisconsin", "cornell", "ESOL", "BBBP", "actor", "minesweeper", "tolokers")
 DRAWS = 10
 LEVEL = 0.9
 RECORD = Path(__file__).parent.parent / "results" / "model" / "calibration.json"

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from sirgcn.data.task import Task
-from sirgcn.strict import Size, checked
+from sirgcn.strict import Count, Size, checked
 
 CELLS = 60_000_000
 """The most numbers in one table of chosen columns, about 240 MB."""
@@ -39,8 +39,10 @@ def _as_numbers(values: Tensor, vocabularies: tuple[int, ...]) -> Tensor:
     return torch.cat([one_hot(values[:, place], size).float() for place, size in enumerate(vocabularies)], dim=1)
 
 
-def neighbour_columns(columns: Tensor, task: Task) -> Tensor:
+def neighbour_columns(columns: Tensor, task: Task, split: int = 0) -> Tensor:
     """The mean, minimum and maximum of columns over the in-neighbours of every node; NaN for a node without any.
+
+    In an inductive task, the nodes that training sees have no neighbours that it does not see.
 
     >>> from sirgcn.data import load
     >>> task = load("hetero_edge_count", c=2, num_graphs=20)
@@ -48,6 +50,11 @@ def neighbour_columns(columns: Tensor, task: Task) -> Tensor:
     6
     """
     source, target = task.graphs.edge_index
+    if task.unseen:
+        is_unseen = torch.zeros(task.graphs.num_nodes, dtype=torch.bool)
+        is_unseen[task.unseen[split]] = True
+        kept = ~is_unseen[source] | is_unseen[target]
+        source, target = source[kept], target[kept]
     return over_groups(columns[source], target, task.graphs.num_nodes)
 
 
@@ -62,7 +69,13 @@ def over_groups(values: Tensor, group: Tensor, count: int) -> Tensor:
 
 
 @checked
-def table_of(task: Task, neighbours: bool = False, train: Tensor | None = None, most: Size | None = None) -> Tensor:
+def table_of(
+    task: Task,
+    neighbours: bool = False,
+    split: Count = 0,
+    most: Size | None = None,
+    train: Tensor | None = None,
+) -> Tensor:
     """A line of columns for every row of the task.
 
     - A node has its own columns, and with `neighbours` their mean, minimum and maximum over its neighbours.
@@ -72,8 +85,9 @@ def table_of(task: Task, neighbours: bool = False, train: Tensor | None = None, 
     Args:
         task: the data.
         neighbours: whether nodes have columns of their neighbours.
-        train: the training rows, which judge the columns where there are too many.
+        split: the number of the task's split, which matters to an inductive task.
         most: the most columns of a node, and of a graph; None takes all of them.
+        train: the training rows, which judge the columns where there are too many.
 
     >>> from sirgcn.data import load
     >>> table_of(load("hetero_edge_count", c=2, num_graphs=20)).shape
@@ -82,7 +96,7 @@ def table_of(task: Task, neighbours: bool = False, train: Tensor | None = None, 
     own = own_columns(task)
     if most is not None:
         own = _chosen(own, task, train, _affordable(task, neighbours, most))
-    nodes = torch.cat([own, neighbour_columns(own, task)], dim=1) if neighbours else own
+    nodes = torch.cat([own, neighbour_columns(own, task, split)], dim=1) if neighbours else own
     if task.level == "node":
         return nodes
     if task.level == "edge":
