@@ -17,7 +17,7 @@ from sirgcn.model.plan import Plan, make_plan
 from sirgcn.model.problem import Problem
 from sirgcn.model.seen import Seen, see
 from sirgcn.model.trials import Finished, Trial, Workshop
-from sirgcn.strict import Between, Count, Size, check_fields
+from sirgcn.strict import Between, Count, Size, check_fields, check_name
 
 Preset = Literal["fast", "good", "best"]
 
@@ -41,6 +41,7 @@ class FitSettings:
             with the preset `best`.
         seed: the seed of weights and batches. Equal settings and equal data give an equal model, unless a time limit
             cuts a training short.
+        candidate: the name of the settings to begin from, one of those of `candidates`; default: as the preset says.
         network: settings of the network that are not left to the rule, by their short names such as `num_layers`.
         train: settings of the training that are not left to the rule, the fields of `TrainConfig`.
 
@@ -52,6 +53,7 @@ class FitSettings:
     seed: Count = 0
     time_limit: Annotated[float, Between(0)] | None = None
     seeds: Size | None = None
+    candidate: str | None = None
     network: dict[str, Any] = field(default_factory=dict)
     train: dict[str, Any] = field(default_factory=dict)
 
@@ -119,6 +121,9 @@ def _fit(task: Task, settings: FitSettings, workshop: Workshop) -> Model:
 def chosen_candidates(seen: Seen, settings: FitSettings) -> tuple[Candidate, ...]:
     """The candidates of a preset with the settings that the caller fixed. Those that then are alike count once."""
     found = candidates(seen.task)
+    if settings.candidate is not None:
+        named = {one.name: one for one in found}
+        found = (named[check_name("candidate", settings.candidate, named, exact=True)],)
     if settings.preset == "fast" or not seen.has_validation:
         found = found[:1]
     changed = [one.with_changes(settings.network, settings.train) for one in found]

@@ -78,7 +78,7 @@ def memory_of(network: nn.Module, task: Task, batch_size: int | None) -> Memory:
     graphs = task.graphs
     share = 1.0
     if task.over == "graphs" and batch_size is not None:
-        share = min(1.0, EVALUATED_AT_ONCE * batch_size / len(graphs))
+        share = min(1.0, batch_size / len(graphs))
     sample = _sample(graphs)
     kept = _kept_by_a_pass(network, task, sample)
     per_node = kept / sample.num_nodes
