@@ -30,8 +30,11 @@ def call(model: nn.Module, batch: Data, level: Level, graph: Any = None) -> Tens
     """
     inputs = {name: batch[name] for name in ("edge_attr", "pe", "edge_pe") if batch.get(name) is not None}
     if level == "edge":
-        labelled = batch.get("edge_label_index")
-        inputs["edge_label_index"] = batch.edge_index if labelled is None else labelled
+        is_whole = batch.get("edge_label_index") is None
+        inputs["edge_label_index"] = batch.edge_index if is_whole else batch.edge_label_index
+        features = batch.get("edge_attr" if is_whole else "edge_label_attr")
+        if features is not None:
+            inputs["edge_label_attr"] = features
     edges = batch.edge_index if graph is None else graph
     output: Tensor = model(batch.x, edges, batch=batch.batch, batch_size=batch.num_graphs, **inputs)
     return output

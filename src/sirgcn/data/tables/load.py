@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from sirgcn.data.splits import Split
 from sirgcn.data.tables.columns import MISSING, ColumnType, Dropped, Frame
 from sirgcn.data.tables.draws import Draw, Drawing
 from sirgcn.data.tables.features import Unknown, encode, input_columns, vocabularies, width_of
-from sirgcn.data.tables.labels import Items, Labels, TaskType, find_labels
+from sirgcn.data.tables.labels import Items, Labels, TaskType, find_labels, read_labels
 from sirgcn.data.tables.preprocessing import Fitting, Preprocessing
 from sirgcn.data.tables.read import Source, read_tables
 from sirgcn.data.tables.roles import Roles, Tables, find_roles, known
@@ -195,6 +195,8 @@ class Inputs:
         edge_rows: the row of each edge in the table of edges, counted from 1.
         added: which edges are the reverse that was added to their row.
         dropped: the number of rows that were left out.
+        node_rows: the row of each node in the table of nodes, counted from 1; None without such a table.
+        unseen: for each column, the number of values that are not in the training rows.
 
     >>> import pandas as pd
     >>> nodes = pd.DataFrame({"id": list("abcd"), "label": [0, 1, 0, 1]})
@@ -211,6 +213,8 @@ class Inputs:
     edge_rows: Ints
     added: Bools
     dropped: int = 0
+    node_rows: Ints | None = None
+    unseen: Mapping[str, int] = field(default_factory=dict)
 
 
 @checked
@@ -224,6 +228,7 @@ def apply_tables(
     on_error: Literal["raise", "skip"] = "raise",
     dropped: str | os.PathLike[str] | None = None,
     max_unpacked: int | None = None,
+    targets: bool = False,
 ) -> Inputs:
     """Return new tables as graphs, read in the same way as the tables of training.
 
@@ -239,6 +244,7 @@ def apply_tables(
         on_error: as in `load_tables`.
         dropped: as in `load_tables`.
         max_unpacked: as in `load_tables`.
+        targets: whether the targets are read, to evaluate predictions with them. Otherwise all of them are missing.
 
     >>> import pandas as pd
     >>> edges = pd.DataFrame({"source": list("abc"), "target": list("bcd")})
@@ -252,17 +258,26 @@ def apply_tables(
     source = Source(nodes, edges, graphs, preprocessing.missing, max_unpacked)
     level = preprocessing.level
     found = read(source, level, vars(preprocessing.roles), preprocessing.directed, {}, left_out, asked=False)
-    x, edge_attr, _ = found.features(preprocessing, unknown)
+    x, edge_attr, unseen = found.features(preprocessing, unknown)
     structure = found.items.structure
     graph_count = 1 if structure.graph_ids is None else len(structure.graph_ids)
     rows = {"node": len(structure.ids), "edge": len(structure.added), "graph": graph_count}[level]
-    if preprocessing.classes:
+    if targets:
+        y = read_labels(found.items, level, preprocessing.targets, preprocessing.classes)
+    elif preprocessing.classes:
         y = torch.full((rows,), -1)
     else:
         y = torch.full((rows, len(preprocessing.targets)), float("nan")).squeeze(1)
     if dropped is not None:
         left_out.write(Path(dropped))
-    return Inputs(found.graphs(x, edge_attr, y, level), **found.details(), dropped=len(left_out.rows))
+    node_rows = None if structure.nodes is None else structure.nodes.rows
+    return Inputs(
+        found.graphs(x, edge_attr, y, level),
+        **found.details(),
+        dropped=len(left_out.rows),
+        node_rows=node_rows,
+        unseen=unseen,
+    )
 
 
 def _dropped(on_error: str, path: str | os.PathLike[str] | None) -> Dropped:
