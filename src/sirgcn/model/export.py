@@ -184,10 +184,9 @@ def _try_program(form: str, program: Callable[..., dict[str, Tensor]], model: Mo
     predictor = Predictor(model)
     for nodes, edges, graphs in ((23, 61, 5), (4, 6, 1), (1, 0, 1)):
         inputs = example_inputs(model, nodes, edges, graphs)
-        with torch.no_grad():
-            expected = predictor(**inputs)
         try:
-            found = program(**inputs)
+            with torch.no_grad():
+                expected, found = predictor(**inputs), program(**inputs)
         except Exception as error:
             raise ConfigError(
                 f"to: {form} cannot hold this model: its program fails for {nodes} nodes, {edges} edges and {graphs} "

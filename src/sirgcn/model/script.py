@@ -99,7 +99,32 @@ def script(model: Model) -> str:
         temperature=temperature_of(model),
         scaling=model.scaling,
     )
-    return re.sub(r"\n{4,}", "\n\n\n", text)
+    return _without_unused(re.sub(r"\n{4,}", "\n\n\n", text))
+
+
+def _without_unused(text: str) -> str:
+    """The text without helpers and imports that it does not use."""
+    blocks = text.split("\n\n\n")
+    while unused := [block for block in blocks if _is_unused(block, blocks)]:
+        blocks = [block for block in blocks if block not in unused]
+    rest = "".join(block for block in blocks[1:])
+    lines = []
+    for line in blocks[0].splitlines():
+        if line.startswith(("from torch_geometric", "import torch.nn.functional")):
+            start, _, names = line.partition("import ")
+            used = [name for name in names.split(", ") if re.search(rf"\b{name.split(' as ')[-1]}\b", rest)]
+            line = f"{start}import {', '.join(used)}" if used else None
+        if line is not None:
+            lines.append(line)
+    return "\n\n\n".join(["\n".join(lines), *blocks[1:]])
+
+
+def _is_unused(block: str, blocks: list[str]) -> bool:
+    """Whether a block defines a function or class that no other block names."""
+    match = re.match(r"(?:class|def) (\w+)", block)
+    if match is None or match[1] == "load":
+        return False
+    return not any(re.search(rf"\b{match[1]}\b", other) for other in blocks if other is not block)
 
 
 def weights(model: Model) -> dict[str, Tensor]:
@@ -159,7 +184,7 @@ def _network(config: NetConfig, suffix: str) -> dict[str, Any]:
         "readout": _readout(config, joined),
         "head": _head(config, joined),
         "self_loops": self_loops,
-        "sir": _sir(config, first) if conv.name == "sir" else None,
+        "sir": _sir(config) if conv.name == "sir" else None,
         "gin_edges": _gin_edges(config, first) if conv.name == "gin" else None,
     }
 
@@ -225,7 +250,7 @@ def _linears(widths: list[int], last_bias: bool) -> list[tuple[int, int, bool]]:
     return [(*pair, True if place < len(pairs) - 1 else last_bias) for place, pair in enumerate(pairs)]
 
 
-def _sir(config: NetConfig, first: int) -> dict[str, Any]:
+def _sir(config: NetConfig) -> dict[str, Any]:
     """The options of a `SIRConv` with their defaults."""
     options = {
         "aggr": "sum",
@@ -243,8 +268,6 @@ def _sir(config: NetConfig, first: int) -> dict[str, Any]:
     options["activation"] = options["activation"].strip()
     options["learned"] = options["activation"] == "prelu"
     options["is_published"] = is_published
-    # W_N comes before a sum where that leaves less to do.
-    options["context_first"] = options["context"] != "max" and config.block.channels < first
     return options
 
 
