@@ -74,3 +74,15 @@ def molecule(smiles: str) -> tuple[Ints, Ints, Ints] | None:
     categories = np.array([_categories(_BOND, bond) for bond in bonds], dtype=np.int64).reshape(-1, len(_BOND))
     both = np.stack([ends, ends[:, ::-1]], axis=1).reshape(-1, 2).T
     return atoms, both, categories.repeat(2, axis=0)
+
+
+def murcko_scaffold(smiles: str) -> str:
+    """Return the Bemis-Murcko scaffold of a readable molecule as SMILES: its rings and what joins them.
+
+    It is an empty text for a molecule without rings.
+    """
+    from rdkit import rdBase
+    from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
+
+    with rdBase.BlockLogs():
+        return str(MurckoScaffoldSmiles(smiles))  # type: ignore[no-untyped-call]

@@ -119,8 +119,10 @@ def own_columns(task: Task) -> Tensor:
     return torch.cat(columns, dim=1)
 
 
-def neighbour_columns(columns: Tensor, task: Task) -> Tensor:
+def neighbour_columns(columns: Tensor, task: Task, split: int = 0) -> Tensor:
     """The mean, minimum and maximum of columns over the in-neighbours of every node; NaN for a node without any.
+
+    In an inductive task, the nodes that training sees have no neighbours that it does not see.
 
     >>> from sirgcn.data import load
     >>> task = load("hetero_edge_count", c=2, num_graphs=20)
@@ -128,6 +130,11 @@ def neighbour_columns(columns: Tensor, task: Task) -> Tensor:
     6
     """
     source, target = task.graphs.edge_index
+    if task.unseen:
+        is_unseen = torch.zeros(task.graphs.num_nodes, dtype=torch.bool)
+        is_unseen[task.unseen[split]] = True
+        kept = ~is_unseen[source] | is_unseen[target]
+        source, target = source[kept], target[kept]
     return _over_groups(columns[source], target, task.graphs.num_nodes)
 
 
@@ -141,13 +148,13 @@ def _over_groups(values: Tensor, group: Tensor, count: int) -> Tensor:
     return torch.cat(found, dim=1)
 
 
-def _table_of(task: Task, with_neighbours: bool) -> Tensor:
+def _table_of(task: Task, with_neighbours: bool, split: int = 0) -> Tensor:
     """A line of columns for every row of the task: for its nodes, or for its graphs, which summarise their nodes."""
     if task.level == "edge":
         raise ValueError(f"control: expected a task on nodes or on graphs, got {task.name} on edges")
     columns = own_columns(task)
     if with_neighbours:
-        columns = torch.cat([columns, neighbour_columns(columns, task)], dim=1)
+        columns = torch.cat([columns, neighbour_columns(columns, task, split)], dim=1)
     if task.level == "node":
         return columns
     graphs = task.graphs
@@ -207,7 +214,7 @@ def boosting(
         "early_stopping": False,
         "random_state": seed,
     }
-    table, y = _table_of(task, neighbours).numpy(), task.graphs.y
+    table, y = _table_of(task, neighbours, split).numpy(), task.graphs.y
     train, val = rows_of(task, "train", split), rows_of(task, "val", split)
     targets = (y.unsqueeze(1) if y.dim() == 1 else y).T
     models = [_Boosted(task, table, target, train, options) for target in targets]

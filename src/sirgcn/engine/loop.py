@@ -412,6 +412,7 @@ def _at_least_0(hint: type, value: Any, name: str) -> Any:
 def splits_sha256(task: Task) -> str:
     """A hash of the schema and of the parts of all splits. With that of the graphs it covers all that is trained on."""
     rows = {f"{number}.{part}": getattr(split, part) for number, split in enumerate(task.splits) for part in PARTS}
+    rows |= {f"{number}.unseen": nodes for number, nodes in enumerate(task.unseen)}
     return sha256_of(str(task.schema), rows)
 
 

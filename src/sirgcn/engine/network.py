@@ -220,6 +220,8 @@ def readable(experiment: Experiment, model: ModelConfig, task: Task) -> Task:
 def _network_config(model: ModelConfig, task: Task, where: str) -> NetworkConfig:
     network, schema = find_network(str(model.network)), task.schema
     has_more = schema.edge_features or schema.edge_vocabularies or schema.encodings
+    if task.unseen:
+        raise ConfigError(f"{where}: {network.name} reads all nodes in training, got the inductive data {task.name}")
     if task.over != "nodes" or not schema.features or has_more:
         raise ConfigError(
             f"{where}: {network.name} reads the numbers at the nodes of one graph, got the data {task.name}"

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,8 +15,9 @@ from sirgcn.data.molecules import ATOM_VOCABULARIES, BOND_VOCABULARIES
 from sirgcn.data.schema import Schema
 from sirgcn.data.splits import Split
 from sirgcn.data.tables.columns import MISSING, ColumnType, Dropped, Frame
+from sirgcn.data.tables.draws import Draw, Drawing
 from sirgcn.data.tables.features import Unknown, encode, input_columns, vocabularies, width_of
-from sirgcn.data.tables.labels import Items, TaskType, find_labels
+from sirgcn.data.tables.labels import Items, Labels, TaskType, find_labels, read_labels
 from sirgcn.data.tables.preprocessing import Fitting, Preprocessing
 from sirgcn.data.tables.read import Source, read_tables
 from sirgcn.data.tables.roles import Roles, Tables, find_roles, known
@@ -25,7 +26,7 @@ from sirgcn.data.tables.structure import connect, count_repeats, read_molecules
 from sirgcn.data.tables.text import Bools, Ints, Objects
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError
-from sirgcn.strict import checked
+from sirgcn.strict import Count, checked
 
 
 @checked
@@ -41,6 +42,7 @@ def load_tables(
     destination: str | None = None,
     graph: str | None = None,
     split: str | None = None,
+    draw: Draw | None = None,
     smiles: str | None = None,
     features: Sequence[str] | None = None,
     edge_features: Sequence[str] | None = None,
@@ -50,6 +52,8 @@ def load_tables(
     metric: str | None = None,
     seed: int = 0,
     fractions: tuple[float, float, float] = (0.6, 0.2, 0.2),
+    folds: Count = 0,
+    fold: Count = 0,
     standardise: bool = True,
     missing: Collection[str] = MISSING,
     on_error: Literal["raise", "skip"] = "raise",
@@ -78,6 +82,11 @@ def load_tables(
         graph: the column with the graph of a node; default: graph_id or graph. If the table of edges has this column,
             too, ids may repeat from graph to graph.
         split: a column with train, val and test; default: split. Without it, the split is drawn from `seed`.
+        draw: how the split is drawn, in place of a column or masks of the source: "random" (each class alike),
+            {"group": column} (all rows of a group in one part), {"time": column} (the oldest rows train, the newest
+            test), "scaffold" (molecules; the largest scaffolds train). "inductive" hides the nodes of val and test, and
+            their edges, from training; it also applies to a split of the source. The column of a group or time is no
+            feature.
         smiles: a column of molecules; default: smiles, if there are no edges. It needs the extra `chem`.
         features: the columns of the nodes to use; default: all others.
         edge_features: the columns of the edges to use; default: all others.
@@ -91,6 +100,8 @@ def load_tables(
         metric: a name of `METRICS`; default: accuracy, mae, or roc_auc for several targets of 0 and 1.
         seed: the seed of a split that is drawn.
         fractions: the fractions of train, val and test in a split that is drawn.
+        folds: a number of folds of a cross-validation, at least 3, in the place of `fractions`; 0 for none.
+        fold: the fold that is the test part, counted from 0. The next fold validates, and the others train.
         standardise: whether numbers are scaled to mean 0 and deviation 1 over the training rows.
         missing: texts that stand for a missing value in a text file. Empty texts and blanks do so in every source.
         on_error: "skip" leaves out rows with a wrong number of fields, edges to unknown nodes and unreadable molecules.
@@ -116,12 +127,9 @@ def load_tables(
     tables = Source(nodes, edges, graphs, tuple(missing), max_unpacked)
     found = read(tables, level, given, directed, types or {}, left_out)
     labels = find_labels(found.items, [target] if isinstance(target, str) else list(target), level, task, metric)
-    if found.splits and split is None:
-        splits, split_column, drawn = found.splits, None, "masks of the source"
-    else:
-        one, split_column, drawn = find_splits(found.items, labels, split, seed, fractions)
-        splits = (one,)
-    fitting = Fitting(found.items, labels, split_column, standardise)
+    drawing = Drawing(draw, seed, fractions, folds, fold)
+    splits, split_columns, drawn = _splits(found, labels, split, drawing)
+    fitting = Fitting(found.items, labels, split_columns, standardise, draw == "inductive")
     node_columns, edge_columns = fitting.fit(splits[0], found.roles, features, edge_features)
     preprocessing = Preprocessing(
         labels.level,
@@ -138,7 +146,7 @@ def load_tables(
         left_out.write(Path(dropped))
     graphs_found = found.graphs(x, edge_attr, labels.y, labels.level)
     loops, repeats = count_repeats(graphs_found.edge_index.numpy(), graphs_found.num_nodes)
-    return Task(
+    made = Task(
         name or found.name,
         graphs_found,
         found.schema(preprocessing, labels.outputs),
@@ -162,6 +170,18 @@ def load_tables(
             "dropped": len(left_out.rows),
         },
     )
+    return made.as_inductive() if draw == "inductive" else made
+
+
+def _splits(
+    found: "Read", labels: Labels, split: str | None, drawing: Drawing
+) -> tuple[tuple[Split, ...], frozenset[str], str]:
+    """Return the splits, the columns that they come from, and what was done in words."""
+    more = ", training sees neither the nodes of val and test nor their edges" if drawing.draw == "inductive" else ""
+    if found.splits and split is None and not drawing.is_asked:
+        return found.splits, frozenset(), "masks of the source" + more
+    one = find_splits(found.items, labels, split, drawing, found.roles.smiles)
+    return (one.split,), one.columns, one.words + more
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +195,8 @@ class Inputs:
         edge_rows: the row of each edge in the table of edges, counted from 1.
         added: which edges are the reverse that was added to their row.
         dropped: the number of rows that were left out.
+        node_rows: the row of each node in the table of nodes, counted from 1; None without such a table.
+        unseen: for each column, the number of values that are not in the training rows.
 
     >>> import pandas as pd
     >>> nodes = pd.DataFrame({"id": list("abcd"), "label": [0, 1, 0, 1]})
@@ -191,6 +213,8 @@ class Inputs:
     edge_rows: Ints
     added: Bools
     dropped: int = 0
+    node_rows: Ints | None = None
+    unseen: Mapping[str, int] = field(default_factory=dict)
 
 
 @checked
@@ -204,6 +228,7 @@ def apply_tables(
     on_error: Literal["raise", "skip"] = "raise",
     dropped: str | os.PathLike[str] | None = None,
     max_unpacked: int | None = None,
+    targets: bool = False,
 ) -> Inputs:
     """Return new tables as graphs, read in the same way as the tables of training.
 
@@ -219,6 +244,7 @@ def apply_tables(
         on_error: as in `load_tables`.
         dropped: as in `load_tables`.
         max_unpacked: as in `load_tables`.
+        targets: whether the targets are read, to evaluate predictions with them. Otherwise all of them are missing.
 
     >>> import pandas as pd
     >>> edges = pd.DataFrame({"source": list("abc"), "target": list("bcd")})
@@ -232,17 +258,26 @@ def apply_tables(
     source = Source(nodes, edges, graphs, preprocessing.missing, max_unpacked)
     level = preprocessing.level
     found = read(source, level, vars(preprocessing.roles), preprocessing.directed, {}, left_out, asked=False)
-    x, edge_attr, _ = found.features(preprocessing, unknown)
+    x, edge_attr, unseen = found.features(preprocessing, unknown)
     structure = found.items.structure
     graph_count = 1 if structure.graph_ids is None else len(structure.graph_ids)
     rows = {"node": len(structure.ids), "edge": len(structure.added), "graph": graph_count}[level]
-    if preprocessing.classes:
+    if targets:
+        y = read_labels(found.items, level, preprocessing.targets, preprocessing.classes)
+    elif preprocessing.classes:
         y = torch.full((rows,), -1)
     else:
         y = torch.full((rows, len(preprocessing.targets)), float("nan")).squeeze(1)
     if dropped is not None:
         left_out.write(Path(dropped))
-    return Inputs(found.graphs(x, edge_attr, y, level), **found.details(), dropped=len(left_out.rows))
+    node_rows = None if structure.nodes is None else structure.nodes.rows
+    return Inputs(
+        found.graphs(x, edge_attr, y, level),
+        **found.details(),
+        dropped=len(left_out.rows),
+        node_rows=node_rows,
+        unseen=unseen,
+    )
 
 
 def _dropped(on_error: str, path: str | os.PathLike[str] | None) -> Dropped:

@@ -208,8 +208,9 @@ class Fitting:
 
     items: Items
     labels: Labels
-    split_column: str | None
+    split_columns: frozenset[str]
     standardise: bool
+    inductive: bool = False
     missing: dict[str, int] = field(default_factory=dict)
     trimmed: dict[str, int] = field(default_factory=dict)
     doubts: dict[str, str] = field(default_factory=dict)
@@ -220,7 +221,7 @@ class Fitting:
     ) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
         """Return the fitted columns of nodes and of edges; None as names stands for all columns without a role."""
         structure, graphs = self.items.structure, self.items.graphs
-        node_rows, edge_rows = training_rows(self.items, self.labels, split)
+        node_rows, edge_rows = training_rows(self.items, self.labels, split, self.inductive)
         used = self._used(roles)
         nodes = self._columns("features", structure.nodes, features, node_rows, used["node"])
         edges = self._columns("edge_features", structure.edges, edge_features, edge_rows, used["edge"])
@@ -238,10 +239,10 @@ class Fitting:
             if level == "graph" and (graphs is None or name not in graphs.columns):
                 # The target of a graph may stand in the table of nodes.
                 level = "node"
-            if name in used[level] or name == self.split_column:
+            if name in used[level] or name in self.split_columns:
                 raise DataError(f"expected a column that is not used already, got {name!r}", "target", value=name)
             used[level].add(name)
-        return {level: names | {self.split_column} for level, names in used.items()}
+        return {level: names | self.split_columns for level, names in used.items()}
 
     def _columns(
         self, argument: str, frame: Frame | None, names: Sequence[str] | None, rows: Bools, used: set[str | None]
