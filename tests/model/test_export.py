@@ -5,6 +5,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,8 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from sirgcn.data.graphs import Graphs
 from sirgcn.data.schema import Schema
-from sirgcn.model import Model
+from sirgcn.model import Member, Model, Preparation
+from sirgcn.model.calibration import Calibration
 from sirgcn.model.export import ABOUT, export
 from sirgcn.model.predictor import Predictor, example_inputs
 from sirgcn.model.script import script
@@ -35,6 +38,7 @@ PROGRAMS: dict[str, dict[str, Any]] = {
     "graph labels of categories": {"level": "graph", "sort": "labels", "schema": CATEGORIES},
     "ensemble": {"level": "graph", "networks": 2, "schema": EDGES},
     "edge classes": {"level": "edge"},
+    "edges with features": {"level": "edge", "schema": EDGES, "edge_encoder": "linear"},
     "virtual node": {"virtual_node": True, "encoder": "linear"},
     "gates and a context": {"gated": True, "context": "mean", "aggr": "sym"},
     "gcn": {"conv": "gcn"},
@@ -75,6 +79,8 @@ SCRIPTS: dict[str, dict[str, Any]] = PROGRAMS | {
         "schema": Schema(features=8, edge_vocabularies=(80, 70), outputs=3),
     },
     "self-loops": {"self_loops": True},
+    "edges with raw features": {"level": "edge", "schema": EDGES},
+    "edges with categories": {"level": "edge", "schema": CATEGORIES},
     "no residual, no activation": {"residual": False, "act": None, "norm": None},
     "random-walk encoding beside": {
         "schema": Schema(features=8, encodings=4, outputs=3),
@@ -252,7 +258,7 @@ def test_numbers_come_out_in_the_units_of_the_targets() -> None:
 
 def test_the_temperature_divides_the_logits(tmp_path: Path) -> None:
     model = small_model()
-    object.__setattr__(model, "calibration", type("Calibration", (), {"temperature": 2.5})())
+    model = replace(model, calibration=Calibration("classes", 3, temperatures=(2.5,)))
     inputs = example_inputs(model)
     with torch.no_grad():
         expected = model.members[0].network(inputs["x"], inputs["edge_index"]) / 2.5
@@ -260,6 +266,26 @@ def test_the_temperature_divides_the_logits(tmp_path: Path) -> None:
     for found in (outputs(model, inputs), module.predict(module.load(), **inputs)):
         torch.testing.assert_close(found["logits"], expected)
         torch.testing.assert_close(found["probabilities"], expected.softmax(1))
+
+
+def test_every_network_of_a_program_reads_what_it_was_trained_on(tmp_path: Path) -> None:
+    schema = Schema(features=8, edge_features=4, outputs=3)
+    steps = [Preparation(walks=5, edge_walks=True, normalise=True), Preparation(walks=3, edges=False)]
+    configs = [
+        {"edge_encoder": "linear", "positional": "random_walk", "pe_dim": 5, "edge_pe_dim": 5, "encoder": "linear"},
+        {"positional": "random_walk", "pe_dim": 3, "encoder": "linear", "schema": Schema(features=8, outputs=3)},
+    ]
+    networks = [small_model(**{"schema": schema} | options).members[0] for options in configs]
+    members = tuple(Member(old.config, old.network, step) for old, step in zip(networks, steps, strict=True))
+    model = plain(Model(small_model(schema=schema).problem, members))
+    graph = example_inputs(model, 30, 90, 1)
+    graphs = Graphs(graph["x"], graph["edge_index"], torch.zeros(30, dtype=torch.int64), "node", graph["edge_attr"])
+    prepared = steps[0].apply(graphs)
+    inputs = graph | {"pe": prepared.pe, "edge_pe": prepared.edge_pe}
+    expected = model.outputs(graphs)
+    torch.testing.assert_close(outputs(model, inputs)["logits"], expected, rtol=1e-5, atol=1e-6)
+    module = imported(export(model, tmp_path / "ejected.py", "script"))
+    assert torch.equal(module.predict(module.load(), **inputs)["logits"], outputs(model, inputs)["logits"])
 
 
 @pytest.mark.parametrize("to", ["pt2", "onnx", "script"])

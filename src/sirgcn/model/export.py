@@ -16,7 +16,7 @@ from torch.export import Dim, ExportedProgram
 
 from sirgcn.files import write_atomic
 from sirgcn.model.fitted import Model
-from sirgcn.model.predictor import Predictor, example_inputs, inputs_of, temperature_of
+from sirgcn.model.predictor import Predictor, example_inputs, inputs_of, temperatures_of
 from sirgcn.model.script import write_script
 from sirgcn.strict import ConfigError, check_name
 
@@ -94,8 +94,9 @@ def description(model: Model) -> dict[str, Any]:
         "classes": list(problem.classes),
         "inputs": list(inputs_of(model)),
         "outputs": ["numbers"] if problem.sort == "numbers" else ["logits", "probabilities"],
-        "temperature": temperature_of(model),
+        "temperatures": list(temperatures_of(model)),
         "networks": len(model.members),
+        "walks": max(member.preparation.walks for member in model.members),
     }
 
 

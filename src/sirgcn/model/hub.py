@@ -4,12 +4,16 @@ The hub is the Hugging Face Hub, or any server with its interface. The tests of 
 stand-in on this machine, never against the public hub.
 """
 
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from sirgcn.files import write_folder
 from sirgcn.model.fitted import Model
-from sirgcn.model.folder import load, save
+from sirgcn.model.folder import check_place, load, save
+from sirgcn.model.verified import MANIFEST, OPTIONAL, REQUIRED
+from sirgcn.strict import ConfigError
 
 
 def push_to_hub(
@@ -37,17 +41,18 @@ def push_to_hub(
     Raises:
         ImportError: huggingface_hub is not installed.
 
-    Example::
-
-        push_to_hub("model", "user/cora")
+    >>> with TemporaryDirectory() as folder:  # what is no model never leaves this machine
+    ...     push_to_hub(folder, "user/cora")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    sirgcn.model.verified.FolderError: ...: expected the folder of a model, got one without manifest.json
     """
-    hub = _hub()
+    _check(repository)
     if isinstance(model, Model):
         with TemporaryDirectory() as folder:
             given = {"private": private, "token": token, "endpoint": endpoint, "message": message}
             return push_to_hub(save(model, Path(folder) / "model"), repository, **given)  # type: ignore[arg-type]
     load(model)
-    api = hub.HfApi(endpoint=endpoint, token=token)
+    api = _hub().HfApi(endpoint=endpoint, token=token)
     api.create_repo(repository, private=private, exist_ok=True)
     made = api.upload_folder(repo_id=repository, folder_path=model, commit_message=message)
     return str(made.commit_url)
@@ -60,6 +65,7 @@ def from_hub(
     token: str | None = None,
     endpoint: str | None = None,
     cache: str | Path | None = None,
+    folder: str | Path | None = None,
 ) -> Model:
     """Download a model folder and read it. Its hashes are checked, and nothing in it is run.
 
@@ -69,19 +75,43 @@ def from_hub(
         token: for a private repository, see `push_to_hub`.
         endpoint: the address of the hub.
         cache: the folder for downloads; default: that of `huggingface_hub`.
+        folder: a new folder that keeps the model, for `sirgcn predict`; None: none.
 
     Raises:
         ImportError: huggingface_hub is not installed.
         FolderError: the repository holds no whole model.
 
-    Example::
-
-        model = from_hub("user/cora", revision="5f1c0de")
+    >>> from_hub("cora")  # a repository belongs to somebody
+    Traceback (most recent call last):
+    sirgcn.strict.ConfigError: repository: expected a name such as user/cora, got 'cora'
     """
-    folder = _hub().snapshot_download(
-        repository, revision=revision, token=token, endpoint=endpoint, cache_dir=None if cache is None else str(cache)
+    _check(repository)
+    names = [MANIFEST, *REQUIRED, *OPTIONAL]
+    found = Path(
+        _hub().snapshot_download(
+            repository,
+            revision=revision,
+            token=token,
+            endpoint=endpoint,
+            cache_dir=None if cache is None else str(cache),
+            allow_patterns=names,
+        )
     )
-    return load(folder)
+    # The cache has links to files; a model folder has files, and nothing besides them.
+    files = {name: (found / name).read_bytes() for name in names if (found / name).is_file()}
+    with TemporaryDirectory() as parent:
+        place = Path(parent) / "model"
+        write_folder(place, files)
+        model = load(place)
+    if folder is not None:
+        check_place(Path(folder))
+        write_folder(Path(folder), files)
+    return model
+
+
+def _check(repository: str) -> None:
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+        raise ConfigError(f"repository: expected a name such as user/cora, got {repository!r}")
 
 
 def _hub() -> Any:

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from safetensors.torch import save as dump_safetensors
-from torch import Tensor
 
 from sirgcn.files import write_atomic
-from sirgcn.model.fitted import Model
-from sirgcn.model.predictor import inputs_of, temperature_of
+from sirgcn.model.fitted import Member, Model
+from sirgcn.model.members import weights_of
+from sirgcn.model.predictor import inputs_of, temperatures_of
 from sirgcn.nn import NetConfig
 from sirgcn.nn.convs import find_conv
 from sirgcn.nn.encoder import MAX_TABLE, OGB_ATOM, OGB_BOND
@@ -41,6 +40,7 @@ _TYPES = {
     "edge_index": "Tensor",
     "edge_attr": "Tensor",
     "edge_label_index": "Tensor",
+    "edge_label_attr": "Tensor",
     "batch": "Tensor",
     "batch_size": "int",
     "pe": "Tensor",
@@ -58,7 +58,7 @@ def write_script(model: Model, path: Path) -> Path:
         raise ConfigError(f"path: expected a name that ends in .py, got {path.name}")
     text = script(model)
     # First the weights, so that a script that can be read finds them.
-    write_atomic(path.with_suffix(".safetensors"), dump_safetensors(weights(model)))
+    write_atomic(path.with_suffix(".safetensors"), weights_of(model.members))
     write_atomic(path, text.encode())
     return path
 
@@ -95,8 +95,9 @@ def script(model: Model) -> str:
         arguments=", ".join(f"{name}: {_TYPES[name]}" for name in inputs_of(model)),
         networks=[_network(found[key], suffixes[key]) for key in configs],
         members=[_class_of(member.config, suffixes) for member in model.members],
+        steps=[_steps(member, inputs_of(model)) for member in model.members],
         has_constant=any(member.config.edges.type == "constant" for member in model.members),
-        temperature=temperature_of(model),
+        temperatures=temperatures_of(model),
         scaling=model.scaling,
     )
     return _without_unused(re.sub(r"\n{4,}", "\n\n\n", text))
@@ -127,17 +128,24 @@ def _is_unused(block: str, blocks: list[str]) -> bool:
     return not any(re.search(rf"\b{match[1]}\b", other) for other in blocks if other is not block)
 
 
-def weights(model: Model) -> dict[str, Tensor]:
-    """The tensors of all networks by the names that they have in a model folder: `0.encoder.weight`, ..."""
-    return {
-        f"{place}.{name}": tensor.detach().cpu().clone().contiguous()
-        for place, member in enumerate(model.members)
-        for name, tensor in member.network.state_dict().items()
-    }
-
-
 def _key(config: NetConfig) -> str:
     return repr(config)
+
+
+def _steps(member: Member, inputs: tuple[str, ...]) -> dict[str, str]:
+    """The arguments of a network by their names: code that reads the inputs of `predict`."""
+    step = member.preparation
+    own = {name: name for name in inputs}
+    if step.normalise:
+        own["x"] = "normalised(x)"
+    if step.walks:
+        own["pe"] = f"pe[:, :{step.walks}]"
+    if step.edge_walks:
+        own["edge_pe"] = f"edge_pe[:, :{step.walks}]"
+    if not step.edges:
+        for name in ("edge_attr", "edge_label_attr", "edge_pe"):
+            own.pop(name, None)
+    return own
 
 
 def _class_of(config: NetConfig, suffixes: dict[str, str]) -> str:
