@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
 from sirgcn.engine.inference import call
 from sirgcn.model.fitted import Model
 from sirgcn.model.naming import NamedColumn
-from sirgcn.model.removal import Change, Neighbourhood, outputs_after
+from sirgcn.model.removal import Change, Neighbourhood, outputs_after, prepared_batch
 from sirgcn.model.scoring import Score
 from sirgcn.nn import NetConfig
 from sirgcn.nn.convs import find_conv
@@ -126,15 +126,11 @@ def _estimates(score: Score, near: Neighbourhood) -> list[float]:
     if not all(_reads_weights(member.config) for member in score.model.members):
         return (1.0 / (1 + near.hops[near.graphs.edge_index[1]])).tolist()
     weight = torch.ones(near.graphs.num_edges, requires_grad=True)
-    batches = {step: step.apply(near.graphs).batch() for step in {m.preparation for m in score.model.members}}
     outputs = []
     with torch.enable_grad():
         for member in score.model.members:
-            network, batch = member.network, batches[member.preparation]
-            if near.level == "edge":
-                batch.edge_label_index = torch.tensor(near.ends).view(2, 1)
-                batch.edge_label_attr = near.label_attr if member.preparation.edges else None
-            outputs.append(call(_Weighted(network, weight), batch, near.level).float())
+            batch = prepared_batch(near, member.preparation)
+            outputs.append(call(_Weighted(member.network, weight), batch, near.level).float())
         joined = score.model.joined(outputs)
         if near.level == "node":
             joined = joined[near.ends[0] : near.ends[0] + 1]
@@ -142,13 +138,14 @@ def _estimates(score: Score, near: Neighbourhood) -> list[float]:
     return _centred(slope, near, [member.config.conv.options.get("aggr", "sum") for member in score.model.members])
 
 
-class _Weighted:
+class _Weighted(nn.Module):
     """A network that is called with weights of edges."""
 
-    def __init__(self, network: torch.nn.Module, weight: Tensor) -> None:
+    def __init__(self, network: nn.Module, weight: Tensor) -> None:
+        super().__init__()
         self.network, self.weight = network, weight
 
-    def __call__(self, *arguments: object, **named: object) -> Tensor:
+    def forward(self, *arguments: object, **named: object) -> Tensor:
         found: Tensor = self.network(*arguments, edge_weight=self.weight, **named)
         return found
 

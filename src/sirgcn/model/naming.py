@@ -103,6 +103,15 @@ class Names:
             return f"{symbol}{node - first + 1}"
         return str(self.nodes[node]) if len(self.nodes) else str(node - first)
 
+    def title(self, graphs: Graphs, row: int) -> str:
+        """The name of a row of predictions."""
+        if graphs.level == "node":
+            return self.node(graphs, row)
+        if graphs.level == "edge":
+            source, target = graphs.edge_index[:, row].tolist()
+            return f"{self.node(graphs, source)}->{self.node(graphs, target)}"
+        return str(self.graphs[row]) if len(self.graphs) else str(row)
+
     def find(self, level: str, row: str | int, count: int) -> int:
         """The number of the row of this id. An id that is unknown is refused with the nearest ones.
 

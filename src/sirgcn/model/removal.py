@@ -173,6 +173,12 @@ def _outputs(model: Model, near: Neighbourhood, changes: Sequence[Change]) -> Te
     return joined[starts[:-1] + near.ends[0]]
 
 
+def prepared_batch(near: Neighbourhood, step: Preparation) -> Data:
+    """The neighbourhood as a network reads it, with nothing taken away."""
+    copies = [_changed(near, Change())]
+    return _batch(near, copies, [Change()], torch.tensor([0, near.graphs.num_nodes]), step)
+
+
 def _changed(near: Neighbourhood, change: Change) -> tuple[Graphs, Tensor, Tensor]:
     graph = near.graphs
     if change.x is not None:
