@@ -36,7 +36,8 @@ class Inference:
     def predict(self, batch: Data) -> tuple[Tensor, Tensor]:
         """The model's output for the labelled rows of a batch, and their targets."""
         batch = batch.to(self.device)
-        inputs = {name: batch[name] for name in ("edge_attr", "pe", "edge_pe") if batch.get(name) is not None}
+        names = ("edge_attr", "pe", "edge_pe", "graph_attr")
+        inputs = {name: batch[name] for name in names if batch.get(name) is not None}
         if self.task.level == "edge":
             labelled = batch.get("edge_label_index")
             inputs["edge_label_index"] = batch.edge_index if labelled is None else labelled
