@@ -52,15 +52,21 @@ def _columns(task: TaskLike) -> Iterator[tuple[str, Floats]]:
 
     Categories are given by their numbers. The input of a graph is the mean over its nodes.
     """
+    if task.graphs.graph_attr is not None:
+        of_graphs = task.details.get("columns", {}).get("graph", ())
+        yield from _named(of_graphs, task.graphs.graph_attr, "graph_attr")
     inputs = _inputs(task)
     if inputs is None:
         return
     table = "edge" if task.level == "edge" else "node"
     columns: Sequence[InputColumn] = task.details.get("columns", {}).get(table, ())
+    yield from _named(columns, inputs, "edge_attr" if task.level == "edge" else "x")
+
+
+def _named(columns: Sequence[InputColumn], inputs: Tensor, label: str) -> Iterator[tuple[str, Floats]]:
     if columns:
         yield from _table_columns(columns, inputs)
         return
-    label = "edge_attr" if task.level == "edge" else "x"
     for place in range(inputs.size(1)):
         yield f"{label}[:, {place}]", inputs[:, place].double().numpy()
 
@@ -178,7 +184,8 @@ def _graph_marks(graphs: Graphs) -> Tensor:
     if graphs.node_ptr is None:
         return mark.sum().reshape(1)
     total = torch.cat([mark.new_zeros(1), mark.cumsum(0)])
-    return _mix(total[graphs.node_ptr[1:]] - total[graphs.node_ptr[:-1]])
+    found = _mix(total[graphs.node_ptr[1:]] - total[graphs.node_ptr[:-1]])
+    return found if graphs.graph_attr is None else _mix(found + _row_marks(graphs.graph_attr))
 
 
 def _row_marks(x: Tensor) -> Tensor:

@@ -250,8 +250,8 @@ def test_apply_takes_any_table() -> None:
     preprocessing = Preprocessing("node", Roles(), fit(frame(a=[1.0, 3.0])), fit(frame(c=["x", "y"])))
     assert preprocessing.apply(pd.DataFrame({"a": [1.0, 2.0]})).tolist() == [[-1.0], [0.0]]
     assert preprocessing.apply(pd.DataFrame({"c": ["y"]}), of="edges").tolist() == [[1]]
-    with pytest.raises(ConfigError, match="of: expected one of nodes, edges, got 'graphs'"):
-        preprocessing.apply(pd.DataFrame(), of="graphs")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="of: expected one of nodes, edges, graphs, got 'graph'"):
+        preprocessing.apply(pd.DataFrame(), of="graph")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="unknown: expected one of raise, other, got 'ignore'"):
         preprocessing.apply(pd.DataFrame({"a": [1.0]}), unknown="ignore")  # type: ignore[arg-type]
     assert Preprocessing("node", Roles()).apply(pd.DataFrame({"a": [5, 6]})).tolist() == [[1.0], [1.0]]

@@ -176,8 +176,13 @@ def width_of(columns: Sequence[Column]) -> int:
     return 0 if as_categories(columns) else sum(column.width for column in columns)
 
 
-def encode(columns: Sequence[Column], frame: Frame, unknown: Unknown) -> tuple[Tensor, dict[str, int]]:
-    """Return the features of a table, and for each column the number of values that are not in the training rows."""
+def encode(
+    columns: Sequence[Column], frame: Frame, unknown: Unknown, one_hot: bool = False
+) -> tuple[Tensor, dict[str, int]]:
+    """Return the features of a table, and for each column the number of values that are not in the training rows.
+
+    With `one_hot`, a table of categories becomes numbers, too.
+    """
     check_choice("unknown", unknown, get_args(Unknown))
     for column in columns:
         if column.name not in frame.columns:
@@ -185,17 +190,15 @@ def encode(columns: Sequence[Column], frame: Frame, unknown: Unknown) -> tuple[T
             raise frame.error(f"expected this column, got {known}", column.name)
     if not columns:
         return torch.ones(len(frame), 1), {}
-    parts = [
-        column.codes(frame, unknown) if as_categories(columns) else column.features(frame, unknown)
-        for column in columns
-    ]
+    are_codes = as_categories(columns) and not one_hot
+    parts = [column.codes(frame, unknown) if are_codes else column.features(frame, unknown) for column in columns]
     unseen = {column.name: count for column, (_, count) in zip(columns, parts, strict=True) if count}
     return torch.from_numpy(np.column_stack([part for part, _ in parts])), unseen
 
 
-def input_columns(columns: Sequence[Column]) -> tuple[InputColumn, ...]:
+def input_columns(columns: Sequence[Column], one_hot: bool = False) -> tuple[InputColumn, ...]:
     """Return where the columns of a table stand among the inputs of a task."""
-    one_hot = not as_categories(columns)
+    one_hot = one_hot or not as_categories(columns)
     found, first = [], 0
     for column in columns:
         width = column.width if one_hot else 1
