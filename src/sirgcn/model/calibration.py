@@ -184,6 +184,9 @@ class Calibration:
 
 def _check(calibration: Calibration) -> None:
     sort, outputs = calibration.sort, calibration.outputs
+    for name, least in (("outputs", 1), ("rows", 0)):
+        if getattr(calibration, name) < least:
+            raise ConfigError(f"{name}: expected at least {least}, got {getattr(calibration, name)}")
     temperatures = {"classes": 1, "labels": outputs, "numbers": 0}[sort]
     if len(calibration.temperatures) != temperatures:
         raise ConfigError(f"temperatures: expected {temperatures}, got {len(calibration.temperatures)}")

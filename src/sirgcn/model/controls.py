@@ -20,7 +20,7 @@ from sirgcn.model.calibration import calibrate_outputs
 from sirgcn.model.evaluation import groups_of, plain, scores_of
 from sirgcn.model.plain_models import fingerprints, linear, majority, network
 from sirgcn.model.problem import Problem
-from sirgcn.strict import check_name
+from sirgcn.strict import Count, check_fields, check_name
 
 Sees = Literal["nothing", "columns", "graph"]
 """What a control knows: the targets alone, the columns of the row itself, or the graph too."""
@@ -178,15 +178,37 @@ CONTROLS: dict[str, Control] = {
 """Every control by its name."""
 
 
+@dataclass(frozen=True)
+class ControlSettings:
+    """How controls are made.
+
+    Args:
+        names: names of `CONTROLS`; None for all that suit the task.
+        split: the number of the task's split.
+        seed: the seed of all draws.
+        seconds: about how long all controls together may take.
+
+    >>> ControlSettings(("majority", "gcn"), seconds=20).seconds
+    20.0
+    """
+
+    names: tuple[str, ...] | None = None
+    split: Count = 0
+    seed: Count = 0
+    seconds: float = SECONDS
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in self.names or ():
+            check_name("control", name, CONTROLS, exact=True)
+
+
 def run_controls(
     task: Task,
     outputs: Tensor,
     rows: Tensor,
+    settings: ControlSettings | None = None,
     *,
-    names: Sequence[str] | None = None,
-    split: int = 0,
-    seed: int = 0,
-    seconds: float = SECONDS,
     smiles: Sequence[str] | None = None,
     calibration_rows: Tensor | None = None,
     told: Callable[[str], None] = lambda title: None,
@@ -200,10 +222,7 @@ def run_controls(
             part, as the model did.
         outputs: the model's outputs for the rows, `[rows, outputs]`; logits divided by their temperature.
         rows: the places of the rows in the targets, such as `rows_of(task, "test")`.
-        names: which controls; default: all that suit.
-        split: the number of the task's split.
-        seed: the seed of all draws.
-        seconds: about how long all of them together may take.
+        settings: which controls, and how long they may take.
         smiles: the molecules, one for each graph, if they are molecules.
         calibration_rows: the rows that the model was calibrated on; controls are calibrated on them too.
         told: called with the title of each control before it is fitted.
@@ -211,19 +230,19 @@ def run_controls(
     >>> from sirgcn.data import load
     >>> task = load("hetero_edge_count", c=2, num_graphs=40)
     >>> rows = rows_of(task, "test")
-    >>> found = run_controls(task, task.graphs.y[rows].unsqueeze(1), rows, names=["majority"])
+    >>> found = run_controls(task, task.graphs.y[rows].unsqueeze(1), rows, ControlSettings(("majority",)))
     >>> found[0].differences["mse"].gain > 0
     True
     """
-    asked = Asked(task, split, seed, seconds, smiles)
-    chosen = [check_name("control", name, CONTROLS, exact=True) for name in (CONTROLS if names is None else names)]
-    suited = [name for name in chosen if CONTROLS[name].suits(asked)]
+    settings = settings or ControlSettings()
+    asked = Asked(task, settings.split, settings.seed, settings.seconds, smiles)
+    suited = [name for name in settings.names or CONTROLS if CONTROLS[name].suits(asked)]
     problem = Problem.of(task)
     found, started = [], time.perf_counter()
     for place, name in enumerate(suited):
         told(CONTROLS[name].title)
         # What one of them leaves is shared by those that follow.
-        left = max(1.0, seconds - (time.perf_counter() - started))
+        left = max(1.0, settings.seconds - (time.perf_counter() - started))
         share = replace(asked, seconds=left / (len(suited) - place))
         found.append(_result(name, share, problem, outputs.double(), rows, calibration_rows))
     return found
@@ -269,6 +288,7 @@ def difference(
         groups: rows that belong together.
         seed: the seed of the draws.
 
+    >>> import torch
     >>> target = torch.arange(100) % 2
     >>> right = torch.nn.functional.one_hot(target, 2).double()
     >>> difference("accuracy", right, torch.zeros(100, 2), target).gain

@@ -14,7 +14,7 @@ DECISIONS: tuple[Decision, ...] = get_args(Decision)
 def fit_threshold(probabilities: Tensor, target: Tensor, metric: Decision) -> float:
     """The threshold with the best value of a metric; of those that are level, the one nearest to one half.
 
-    Thresholds lie halfway between neighbouring probabilities. Here F1 is that of class 1, not the mean over classes.
+    Thresholds lie halfway between neighbouring probabilities, 0 and 1 included. Here F1 is that of class 1, not the mean over classes.
 
     Args:
         probabilities: of class 1, `[rows]`.
@@ -30,7 +30,7 @@ def fit_threshold(probabilities: Tensor, target: Tensor, metric: Decision) -> fl
         return 0.5
     found = probabilities.double().unique()
     middle = (found[1:] + found[:-1]) / 2
-    limits = torch.cat([middle, middle.new_tensor([0.5])])
+    limits = torch.cat([found[:1] / 2, middle, (1 + found[-1:]) / 2, middle.new_tensor([0.5])])
     above = torch.stack([_above(limits, probabilities[target == label]) for label in (0, 1)])
     values = _value(metric, above[1], above[0], positives, negatives)
     best = (values >= values.max() - 1e-12).nonzero().squeeze(1)
