@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -21,6 +22,9 @@ SAMPLE = 20_000
 
 # Values that repeat this often on average are categories rather than measurements.
 REPEATED = 4
+
+# A column rises or falls with a target if at least this share of the values of both are different.
+MOSTLY = 0.9
 
 # A column with a larger correlation to the target reveals it.
 SAME = 0.9999
@@ -120,6 +124,17 @@ def _separates(values: Floats, y: Any) -> bool:
 
 
 def _follows(values: Floats, y: Any) -> bool:
+    """Return whether a column is a linear function of the target, or rises or falls with it."""
+    if _is_linear(values, y):
+        return True
+    different = min(len(np.unique(values)), len(np.unique(y)))
+    # Few different values rise with a target by chance.
+    if different < MOSTLY * len(values):
+        return False
+    return _is_linear(pd.Series(values).rank().to_numpy(), pd.Series(y).rank().to_numpy())
+
+
+def _is_linear(values: Floats, y: Any) -> bool:
     spread = values.std() * y.std()
     if spread == 0:
         return False

@@ -23,7 +23,7 @@ from sirgcn.data.validate import DataError, check_choice
 from sirgcn.strict import check_fields, checked
 
 VERSION = 3
-"""The version of the JSON document. Version 2, without the columns of graphs, is read, too."""
+"""The version of the JSON document. Version 2, without columns of graphs and heavy tails, is read, too."""
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 
@@ -126,7 +126,12 @@ def _upgraded(found: Any) -> dict[str, Any]:
     if version == VERSION:
         return dict(found)
     if version == 2:
-        return {**found, "version": VERSION, "graphs": [], "molecules": []}
+        upgraded = {**found, "version": VERSION, "graphs": [], "molecules": []}
+        for table in ("nodes", "edges"):
+            columns = found.get(table) if isinstance(found.get(table), list) else []
+            new = [{**one, "centre": [], "spread": []} if isinstance(one, dict) else one for one in columns or ()]
+            upgraded[table] = new
+        return upgraded
     raise DataError(f"expected a preprocessing of version 2 or {VERSION}", "version", value=version)
 
 
@@ -199,6 +204,8 @@ def _read_column(read: _Reader) -> Column:
         read.strings("categories"),
         read.truth("gaps"),
         read.truth("rare"),
+        read.numbers("centre"),
+        read.numbers("spread"),
     )
     _check_column(column, read)
     return column
@@ -209,6 +216,7 @@ def _check_column(column: Column, read: _Reader) -> None:
     size = {"list": len(column.scale), "categorical": 0}.get(column.type, 1)
     if not len(column.mean) == len(column.scale) == size:
         read.fail("mean", f"{size} numbers, and as many as scale")
+    _check_tails(column, read, size)
     if min(column.scale, default=1.0) <= 0:
         read.fail("scale", "numbers above 0")
     if len(set(column.categories)) < len(column.categories) or (column.categories and column.type != "categorical"):
@@ -230,6 +238,13 @@ def _counts_rows(frame: Frame, name: str) -> bool:
         return False
     steps = np.diff(frame.numbers(name))
     return bool((steps == 1).all()) and frame.numbers(name)[0] in (0, 1)
+
+
+def _check_tails(column: Column, read: _Reader, size: int) -> None:
+    if len(column.centre) != len(column.spread) or len(column.spread) not in (0, size):
+        read.fail("spread", f"no numbers, or {size}, and as many as centre")
+    if min(column.spread, default=0.0) < 0:
+        read.fail("spread", "numbers from 0")
 
 
 @dataclass(frozen=True)
