@@ -1,7 +1,8 @@
 """`Model`: trained networks with everything that a prediction needs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -9,10 +10,14 @@ from torch import Tensor, nn
 from sirgcn.data.graphs import Graphs
 from sirgcn.data.tables import Preprocessing
 from sirgcn.engine.inference import call
+from sirgcn.model.preparation import Preparation
 from sirgcn.model.problem import Problem
 from sirgcn.model.scaling import Scaling
 from sirgcn.nn import NetConfig
 from sirgcn.strict import Size, checked
+
+if TYPE_CHECKING:
+    from sirgcn.model.calibration import Calibration
 
 # Probabilities stay away from 0 and 1, whose logits are infinite.
 _SMALLEST = 1e-7
@@ -25,10 +30,12 @@ class Member:
     Args:
         config: what it is made of.
         network: the network, in eval mode.
+        preparation: what it reads besides the columns of the graphs.
     """
 
     config: NetConfig
     network: nn.Module
+    preparation: Preparation = field(default_factory=Preparation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +48,7 @@ class Model:
         scaling: how targets were scaled; None for classes.
         preprocessing: how tables become inputs; None if the model was trained on tensors.
         about: what training knew besides, as JSON values: splits, scores, controls, environment, the command.
+        calibration: what turns outputs into probabilities, sets and intervals; None if no rows were left for it.
 
     >>> from sirgcn.data import load
     >>> from sirgcn.nn import build_net
@@ -56,6 +64,7 @@ class Model:
     scaling: Scaling | None = None
     preprocessing: Preprocessing | None = None
     about: dict[str, Any] = field(default_factory=dict)
+    calibration: "Calibration | None" = None
 
     @checked
     @torch.no_grad()
@@ -68,13 +77,17 @@ class Model:
             graphs: the inputs; their targets are not read.
             batch_size: how many graphs are computed at once.
         """
-        rows = [self._batch_outputs(graphs, index) for index in torch.arange(len(graphs)).split(batch_size)]
+        # Networks often share a preparation, which then is applied once.
+        prepared = {step: step.apply(graphs) for step in dict.fromkeys(member.preparation for member in self.members)}
+        rows = [self._batch_outputs(prepared, index) for index in torch.arange(len(graphs)).split(batch_size)]
         return torch.cat(rows)
 
-    def _batch_outputs(self, graphs: Graphs, index: Tensor) -> Tensor:
-        batch = graphs.batch(index)
+    def _batch_outputs(self, prepared: Mapping[Preparation, Graphs], index: Tensor) -> Tensor:
+        batches = {step: graphs.batch(index) for step, graphs in prepared.items()}
         level = self.problem.level
-        return self.joined([call(member.network, batch, level).float() for member in self.members])
+        return self.joined(
+            [call(member.network, batches[member.preparation], level).float() for member in self.members]
+        )
 
     def joined(self, outputs: list[Tensor]) -> Tensor:
         """The outputs of the model from those of its networks."""

@@ -60,3 +60,15 @@ class Scaling:
     def back(self, outputs: Tensor) -> Tensor:
         """Outputs `[rows, targets]` of a network in the units of the targets."""
         return outputs * outputs.new_tensor(self.scale) + outputs.new_tensor(self.mean)
+
+    def loss_factor(self, loss: str) -> float:
+        """What a loss of scaled targets is multiplied by, to be in the units of the targets.
+
+        It is s for the absolute and s^2 for the squared error. Of several targets it is the mean, which is exact where
+        all errors are alike.
+
+        >>> Scaling((10.0,), (3.0,)).loss_factor("mse")
+        9.0
+        """
+        power = 2 if loss == "mse" else 1
+        return float(sum(scale**power for scale in self.scale) / len(self.scale))
