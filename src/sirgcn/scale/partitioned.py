@@ -103,6 +103,10 @@ class Partitioned(DataParallel):
 def _check_task(task: Task) -> None:
     if task.over != "nodes":
         raise ValueError(f"task: expected one graph with labels on its nodes, got a task over {task.over}")
+    if task.unseen:
+        raise ValueError("task: expected one graph for training and validation, got an inductive task")
+    if task.graphs.graph_attr is not None:
+        raise ValueError("task: expected no features of the whole graph (graph_attr) on a partitioned graph")
 
 
 def _checked_part(part: Tensor, nodes: int, world: int) -> Tensor:
