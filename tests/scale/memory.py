@@ -60,9 +60,9 @@ def held_bytes(task: Task, ranks: Ranks) -> int:
     if not isinstance(ranks, Partitioned):
         graph = Neighbors.from_edge_index(task.graphs.edge_index, task.graphs.num_nodes)
         return total(task.graphs.x, task.graphs.y, *graph.tensors())
-    graph, own = ranks.graph, ranks.own
+    graph, own = ranks.graph, ranks.rows
     parts = [tensor for part in (graph.local, *graph.remote.values()) for tensor in (*part.tensors(), *part.degrees)]
-    return total(own.x, own.y, own.batch, graph.nodes, graph.edges, *graph.sent, *parts)
+    return total(own.x, own.batch, graph.nodes, graph.edges, *graph.sent, *parts)
 
 
 def total(*tensors: torch.Tensor) -> int:

@@ -124,6 +124,12 @@ def test_a_task_on_graphs_is_not_partitioned() -> None:
         Partitioned(onranks.tiny(), rank=0, world=2)
 
 
+def test_an_inductive_task_is_not_partitioned() -> None:
+    task, part = task_on("random", 2, torch.float32)
+    with pytest.raises(ValueError, match="task: expected one graph for training and validation, got an inductive task"):
+        Partitioned(task.as_inductive(), part, rank=0, world=2)
+
+
 def test_the_report_says_what_each_rank_owns_and_exchanges() -> None:
     task, part = task_on("random", 2, torch.float32)
     ranks = [Partitioned(task, part, rank=rank, world=2) for rank in (0, 1)]

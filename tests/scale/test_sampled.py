@@ -142,3 +142,18 @@ def test_tasks_of_many_graphs_are_refused() -> None:
 def test_the_task_behind_a_sampled_one_is_whole_again() -> None:
     task = replace(drawn_task(), version="v1")
     assert SampledTask.of(task, [3]).whole().version == "v1"
+
+
+def test_training_on_an_inductive_task_sees_no_hidden_node() -> None:
+    task = drawn_task()
+    hidden = torch.cat([task.splits[0].val, task.splits[0].test])
+    sampled = SampledTask.of(task.as_inductive(), [5, 5])
+    place = sampled.seen()[1]
+    assert place is not None
+    names = torch.empty(len(task.splits[0].train), dtype=torch.int64)
+    names[place[place >= 0]] = (place >= 0).nonzero().flatten()
+    for batch in sampled.batches("train", 40):
+        assert not bool(torch.isin(names[batch.n_id], hidden).any())
+        assert torch.equal(batch.x, task.graphs.x[names[batch.n_id]])
+    outcome = Trainer(drawn_net(), sampled, CONFIG, whole=WholeGraph("50KB")).run()
+    assert set(outcome.metrics) == {"train", "val", "test", "train_loss", "val_loss", "test_loss"}

@@ -49,11 +49,20 @@ class Ranks:
         start: int = 0,
     ) -> Iterator[Data]:
         """What this rank computes of every batch of a part, see `Task.batches`."""
-        return task.batches(part, batch_size, split, generator, start)
+        return map(self.own, task.batches(part, batch_size, split, generator, start, self.share))
 
     def whole(self, task: Task) -> Data:
         """What this rank computes of a single graph."""
-        return task.graphs.batch()
+        return self.own(task.graphs.batch())
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """The share of this rank of the graphs of a batch, see `Task.batches`."""
+        return 0, 1
+
+    def own(self, batch: Data) -> Data:
+        """What this rank computes of its share of a batch."""
+        return batch
 
     def places(self, items: Tensor) -> Tensor:
         """The rows of `whole` that are among these items of a split."""

@@ -1,6 +1,6 @@
 """A graph that is split: what an aggregation over it adds up lies in several places."""
 
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -13,6 +13,19 @@ _ONLY_SUMS = (
     "expected a layer that sums over the neighbours (SIRConv with sum, mean, sym or sym_in; GCN, GraphSAGE, GIN), "
     "got one that reads single edges"
 )
+
+
+class Messages(NamedTuple):
+    """The messages that are summed, with the names of the arguments of `sir_aggregate`."""
+
+    query: Tensor
+    key: Tensor
+    edge: Tensor | tuple[Tensor, Tensor] | None
+    edge_weight: Tensor | None
+    activation: str | Activation
+    reduce: str
+    backend: str | None
+    value: Tensor | None
 
 
 class SplitNeighbors(Neighbors):
@@ -33,18 +46,8 @@ class SplitNeighbors(Neighbors):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_device", device)
 
-    def aggregate(
-        self,
-        query: Tensor,
-        key: Tensor,
-        edge: Tensor | tuple[Tensor, Tensor] | None,
-        edge_weight: Tensor | None,
-        activation: str | Activation,
-        reduce: str,
-        backend: str | None,
-        value: Tensor | None,
-    ) -> Tensor:
-        """The sum of messages, with the arguments of `sir_aggregate`."""
+    def aggregate(self, messages: Messages) -> Tensor:
+        """The sum of messages over the neighbourhoods of the nodes that are here."""
         raise NotImplementedError
 
     def with_self_loops(self) -> "SplitNeighbors":

@@ -12,11 +12,10 @@ from torch import Tensor
 from torch_geometric.utils import add_remaining_self_loops
 
 from sirgcn.ops import Neighbors, sir_aggregate
-from sirgcn.ops.activation import Activation
 from sirgcn.ops.neighbors import rank_one_weights
 from sirgcn.ops.prepare import GATES
 from sirgcn.ops.reference import GATE_EPSILON
-from sirgcn.ops.split import SplitNeighbors
+from sirgcn.ops.split import Messages, SplitNeighbors
 from sirgcn.scale.exchange import Call, Edge, Sequential, Start, SumOver, Wait, over
 
 
@@ -176,18 +175,9 @@ class HaloGraph(SplitNeighbors):
         found: HaloGraph = self.__dict__["looped"]
         return found
 
-    def aggregate(
-        self,
-        query: Tensor,
-        key: Tensor,
-        edge: Edge,
-        edge_weight: Tensor | None,
-        activation: str | Activation,
-        reduce: str,
-        backend: str | None,
-        value: Tensor | None,
-    ) -> Tensor:
+    def aggregate(self, messages: Messages) -> Tensor:
         """As `sir_aggregate`, over the whole neighbourhoods of the nodes of this rank."""
+        query, key, edge, edge_weight, activation, reduce, backend, value = messages
         if query.dim() != 2:
             raise ValueError(f"query: expected shape [nodes, channels] on a partitioned graph, got {list(query.shape)}")
         width = key.size(1)

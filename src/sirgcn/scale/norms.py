@@ -16,6 +16,9 @@ class SharedBatchNorm(nn.BatchNorm1d):
 
     with the mean and the variance of the rows of all ranks. torch's `SyncBatchNorm` works on GPUs only. Outside of
     training it is torch's batch norm. See `shared_batch_norms`.
+
+    >>> SharedBatchNorm(2).eval()(torch.ones(1, 2)).shape
+    torch.Size([1, 2])
     """
 
     def forward(self, input: Tensor) -> Tensor:

@@ -1,13 +1,10 @@
 """Training on one graph whose nodes are owned by several ranks."""
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from sirgcn.data.graphs import sha256_of
-from sirgcn.data.splits import Part
 from sirgcn.data.task import Task
 from sirgcn.nn import PositionalEncoder, RandomFeatures, VirtualNode
 from sirgcn.scale.halo import HaloGraph
@@ -54,11 +51,11 @@ class Partitioned(DataParallel):
         self.graph = HaloGraph(edge_index, self.part, self.rank, self.world, memory_bound)
         self.place = torch.full((nodes,), -1)
         self.place[self.graph.nodes] = torch.arange(len(self.graph.nodes))
-        self.own = self._own_rows(task)
+        self.rows = self._own_rows(task)
 
     def _own_rows(self, task: Task) -> Data:
         graphs, nodes, edges = task.graphs, self.graph.nodes, self.graph.edges
-        rows = {"x": nodes, "pe": nodes, "y": nodes, "edge_attr": edges, "edge_pe": edges}
+        rows = {"x": nodes, "pe": nodes, "edge_attr": edges, "edge_pe": edges}
         found = {name: tensor[rows[name]] for name, tensor in graphs.tensors().items() if name in rows}
         batch = torch.zeros(len(nodes), dtype=torch.int64)
         return Data(edge_index=self.graph, batch=batch, num_graphs=1, **found)
@@ -83,26 +80,19 @@ class Partitioned(DataParallel):
         found = {"part": sha256_of("", {"part": self.part}), "memory_bound": self.graph.memory_bound}
         self.check_alike(found)
 
-    def batches(
-        self,
-        task: Task,
-        part: Part,
-        batch_size: int | None,
-        split: int,
-        generator: torch.Generator | None = None,
-        start: int = 0,
-    ) -> Iterator[Data]:
-        """The own nodes as one batch. The labelled ones of the part are its `index`; a rank may have none of them."""
-        if start >= task.num_batches(part, batch_size, split):
-            return
-        index = self.places(getattr(task.splits[split], part))
-        batch = self.own.clone("x")
-        batch.index, batch.y = index, batch.y[index]
-        yield batch
+    @property
+    def share(self) -> tuple[int, int]:
+        """The whole batch, which is one graph."""
+        return 0, 1
 
-    def whole(self, task: Task) -> Data:
-        """The own nodes."""
-        return self.own
+    def own(self, batch: Data) -> Data:
+        """The own nodes of the graph. The labelled ones of the batch are `index`; a rank may have none of them."""
+        labelled = batch.get("index")
+        place = self.place if labelled is None else self.place[labelled]
+        is_here = place >= 0
+        found = self.rows.clone("x")
+        found.index, found.y = place[is_here], batch.y[is_here]
+        return found
 
     def places(self, items: Tensor) -> Tensor:
         """The own rows that are among these nodes."""
@@ -113,6 +103,10 @@ class Partitioned(DataParallel):
 def _check_task(task: Task) -> None:
     if task.over != "nodes":
         raise ValueError(f"task: expected one graph with labels on its nodes, got a task over {task.over}")
+    if task.unseen:
+        raise ValueError("task: expected one graph for training and validation, got an inductive task")
+    if task.graphs.graph_attr is not None:
+        raise ValueError("task: expected no features of the whole graph (graph_attr) on a partitioned graph")
 
 
 def _checked_part(part: Tensor, nodes: int, world: int) -> Tensor:

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch_geometric.data import Data
 
 import sirgcn
 from sirgcn.data.splits import Part
@@ -80,17 +79,10 @@ class DataParallel(Ranks):
             if other != found[0]:
                 raise DifferentRanks(f"rank {rank}: {_difference(first, json.loads(other))}")
 
-    def batches(
-        self,
-        task: Task,
-        part: Part,
-        batch_size: int | None,
-        split: int,
-        generator: torch.Generator | None = None,
-        start: int = 0,
-    ) -> Iterator[Data]:
-        """The share of this rank of every batch. It may have no graph."""
-        return task.batches(part, batch_size, split, generator, start, (self.rank, self.world))
+    @property
+    def share(self) -> tuple[int, int]:
+        """As `Ranks.share`. A share may have no graph."""
+        return self.rank, self.world
 
     def gathered(self, *rows: Tensor) -> tuple[Tensor, ...]:
         """As `Ranks.gathered`. All tensors have the same number of rows on one rank."""

@@ -1,15 +1,14 @@
 """Tasks whose training batches are sampled, for the engine's one training loop."""
 
-import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
-from sirgcn.data import Task
+from sirgcn.data import Graphs, Task
 from sirgcn.data.splits import Part
 from sirgcn.nn import SIRNet
 from sirgcn.ops import Neighbors
@@ -47,6 +46,7 @@ class SampledTask(Task):
 
     num_neighbors: tuple[int, ...] = (10, 10)
     seed: int = 0
+    _samplers: dict[int, NeighborSampler] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, task: Task, num_neighbors: Sequence[int], seed: int = 0) -> "SampledTask":
@@ -54,16 +54,19 @@ class SampledTask(Task):
         if task.over == "graphs":
             raise ConfigError(f"task: expected one graph with labels of nodes or edges, got labels over {task.over}")
         fanouts = tuple(num_neighbors)
-        known = {entry.name: getattr(task, entry.name) for entry in fields(Task)}
+        known = {entry.name: getattr(task, entry.name) for entry in fields(Task) if entry.init}
         # The version is part of the identity of a training, and so of its checkpoints.
         known["version"] = f"{task.version}; sampled {list(fanouts)}, seed {seed}"
         return cls(**known, num_neighbors=fanouts, seed=seed)
 
-    @functools.cached_property
-    def sampler(self) -> NeighborSampler:
-        """What draws the neighbourhoods."""
-        nodes = self.graphs.num_nodes
-        return NeighborSampler(InEdges.of(self.graphs.edge_index, (nodes, nodes)), self.num_neighbors, seed=self.seed)
+    def sampler(self, split: int = 0) -> NeighborSampler:
+        """What draws the neighbourhoods, from the graph that training sees, see `Task.seen`."""
+        graphs, place = self.seen(split)
+        key = -1 if place is None else split
+        if key not in self._samplers:
+            edges = InEdges.of(graphs.edge_index, (graphs.num_nodes, graphs.num_nodes))
+            self._samplers[key] = NeighborSampler(edges, self.num_neighbors, seed=self.seed)
+        return self._samplers[key]
 
     def num_batches(self, part: Part, batch_size: int | None = None, split: int = 0) -> int:
         """Return the number of batches that `batches` yields."""
@@ -90,27 +93,35 @@ class SampledTask(Task):
         if generator is not None:
             epoch = int(torch.randint(2**62, (), generator=generator))
             items = items[torch.randperm(len(items), generator=generator)]
-        for seeds in items.split(batch_size or max(1, len(items)))[start:]:
+        graphs, place = self.seen(split)
+        seeds_of = (lambda items: items) if place is None else place.__getitem__
+        for chunk in items.split(batch_size or max(1, len(items)))[start:]:
             # Set again for every batch: another loop over this task may have moved on.
-            self.sampler.set_epoch(epoch)
-            yield self._around(seeds.tensor_split(share[1])[share[0]])
+            self.sampler(split).set_epoch(epoch)
+            yield self._around(graphs, self.sampler(split), seeds_of(chunk.tensor_split(share[1])[share[0]]))
 
-    def _around(self, seeds: Tensor) -> Data:
+    def _around(self, graphs: Graphs, sampler: NeighborSampler, seeds: Tensor) -> Data:
         """The sampled batch around seed nodes, or around both ends of seed edges."""
-        graphs = self.graphs
         if self.over == "nodes":
-            return self._sampled(seeds, graphs.y[seeds], None)
-        nodes, places = graphs.edge_index[:, seeds].unique(return_inverse=True)
-        return self._sampled(nodes, graphs.y[seeds], places)
+            batch = self._sampled(graphs, sampler, seeds)
+            batch.index = torch.arange(len(seeds))
+        else:
+            nodes, batch_pairs = graphs.edge_index[:, seeds].unique(return_inverse=True)
+            batch = self._sampled(graphs, sampler, nodes)
+            batch.edge_label_index = batch_pairs
+            if graphs.edge_attr is not None:
+                batch.edge_label_attr = graphs.edge_attr[seeds]
+        batch.y = graphs.y[seeds]
+        return batch
 
-    def _sampled(self, nodes: Tensor, y: Tensor, pairs: Tensor | None) -> Data:
-        found = self.sampler.sample_from_nodes(NodeSamplerInput(None, nodes))
+    def _sampled(self, graphs: Graphs, sampler: NeighborSampler, nodes: Tensor) -> Data:
+        found = sampler.sample_from_nodes(NodeSamplerInput(None, nodes))
         assert isinstance(found, SamplerOutput)
-        graphs, drawn = self.graphs, found.node
-        into, out = self.sampler.degrees()
+        drawn = found.node
+        into, out = sampler.degrees()
         edge_index = torch.stack([found.row, found.col])
         graph = Neighbors.from_edge_index(edge_index, len(drawn)).sampled_from(into[drawn], out[drawn])
-        batch = Data(x=graphs.x[drawn], edge_index=graph, y=y, n_id=drawn, num_graphs=1)
+        batch = Data(x=graphs.x[drawn], edge_index=graph, n_id=drawn, num_graphs=1)
         batch.batch = torch.zeros(len(drawn), dtype=torch.int64)
         if graphs.pe is not None:
             batch.pe = graphs.pe[drawn]
@@ -118,15 +129,11 @@ class SampledTask(Task):
             tensor = getattr(graphs, name)
             if tensor is not None:
                 batch[name] = tensor[found.edge]
-        if pairs is not None:
-            batch.edge_label_index = pairs
-        else:
-            batch.index = torch.arange(len(nodes))
         return batch
 
     def whole(self) -> Task:
         """The task without sampling."""
-        known = {entry.name: getattr(self, entry.name) for entry in fields(Task)}
+        known = {entry.name: getattr(self, entry.name) for entry in fields(Task) if entry.init}
         return replace(Task(**known), version=self.version.rpartition("; sampled")[0])
 
 
