@@ -172,7 +172,7 @@ class _State:
             if self.net.jk is not None:
                 last = self.net.jk([table.read(start, stop) for table in kept])
             batch = nothing.new_zeros(stop - start)
-            out.write(start, self.net._read_out(Rows(last), batch, 1))
+            out.write(start, self.net._read_out(Rows(last), batch, 1, None))
 
     def _encoded(self) -> Table:
         """The input of the first block."""
