@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from scipy.sparse import issparse
 from torch_geometric.data import Data
 
 from sirgcn.data.tables.labels import TARGET_NAMES
@@ -40,6 +41,9 @@ def is_array(found: Any) -> bool:
     >>> is_array([[1.0, 2.0]]), is_array(["CCO"])
     (True, False)
     """
+    # One of SciPy's sparse formats is a mapping. The check of rows of numbers refuses all of them.
+    if issparse(found):
+        return True
     if isinstance(found, Data | pd.DataFrame | pd.Series | str | os.PathLike | tuple | Mapping):
         return False
     if isinstance(found, list) and found and isinstance(found[0], str | Data):
