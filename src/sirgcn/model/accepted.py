@@ -11,6 +11,7 @@ import torch
 from scipy.sparse import issparse
 from torch_geometric.data import Data
 
+from sirgcn.data.graphs import Level
 from sirgcn.data.tables.labels import TARGET_NAMES
 from sirgcn.data.tables.roles import ID_NAMES
 from sirgcn.strict import ConfigError
@@ -135,6 +136,23 @@ def _with_y(data: Data, label: Any) -> Data:
     made = data.clone()
     made.y = torch.as_tensor(np.asarray([label] if np.ndim(label) == 0 else label))
     return without(made, _MASKS)
+
+
+def with_any_labels(tables: dict[str, Any], level: Level) -> dict[str, Any]:
+    """The tables of a prediction: PyG's graphs in a list need a target, which is not read.
+
+    Args:
+        tables: the tables.
+        level: what a target belongs to.
+    """
+    graphs = tables.get("nodes")
+    if not isinstance(graphs, list):
+        return tables
+    made = []
+    for data in graphs:
+        rows = {"node": data.num_nodes, "edge": data.num_edges, "graph": 1}[level]
+        made.append(data.clone().update({"y": torch.zeros(rows)}))
+    return tables | {"nodes": made}
 
 
 def without(data: Data, names: tuple[str, ...]) -> Data:

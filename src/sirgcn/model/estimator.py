@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 
 from sirgcn.data import load_tables
 from sirgcn.data.tables import Inputs
-from sirgcn.model.accepted import LABEL, Accepted, accept, in_graph, is_array, labelled, without_target
+from sirgcn.model.accepted import LABEL, Accepted, accept, in_graph, is_array, labelled, with_any_labels, without_target
 from sirgcn.model.calibration import Calibration
 from sirgcn.model.embedding import embed
 from sirgcn.model.fitted import Model
@@ -139,7 +139,8 @@ class SIREstimator(TransformerMixin, BaseEstimator):
         """The graphs of X, and the place of each of its rows among the outputs."""
         check_is_fitted(self, "model_")
         if self.graph is None:
-            inputs = read_inputs(self.model_, **self._accepted(X, reset=False).tables, unknown="other")
+            tables = with_any_labels(self._accepted(X, reset=False).tables, self.model_.problem.level)
+            inputs = read_inputs(self.model_, **tables, unknown="other")
             return inputs, rows_of_table(self.model_, inputs)[1]
         tables = without_target(self.graph, self.target)
         inputs = read_inputs(self.model_, **tables, unknown="other")
@@ -209,7 +210,7 @@ class SIRClassifier(ClassifierMixin, SIREstimator):
         if len(self.classes_) < 2:
             raise ValueError(f"y: expected at least two classes, got only one class: {self.classes_.tolist()}")
         model = self._fit(X, codes, "classification")
-        self._remember(_renamed(model, self.classes_), classes=[_plain(value) for value in self.classes_.tolist()])
+        self._remember(_renamed(model, self.classes_), classes=self.classes_.tolist())
         return self
 
     def predict(self, X: Any) -> Any:
