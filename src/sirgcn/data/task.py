@@ -220,6 +220,7 @@ def _check(task: Task) -> None:
         _check_inputs(field_name, tensor, width, vocabularies)
     _check_inputs("pe", graphs.pe, schema.encodings, ())
     _check_inputs("edge_pe", graphs.edge_pe, schema.edge_encodings, ())
+    _check_inputs("graph_attr", graphs.graph_attr, schema.graph_features, ())
     _check_targets(task)
     if not task.splits:
         raise DataError("expected at least one split, got none", "splits")

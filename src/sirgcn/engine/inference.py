@@ -28,7 +28,7 @@ def call(model: nn.Module, batch: Data, level: Level, graph: Any = None) -> Tens
     >>> call(model, task.graphs.batch(), "graph").shape
     torch.Size([4, 1])
     """
-    inputs = {name: batch[name] for name in ("edge_attr", "pe", "edge_pe") if batch.get(name) is not None}
+    inputs = {name: batch[name] for name in ("edge_attr", "pe", "edge_pe", "graph_attr") if batch.get(name) is not None}
     if level == "edge":
         is_whole = batch.get("edge_label_index") is None
         inputs["edge_label_index"] = batch.edge_index if is_whole else batch.edge_label_index

@@ -87,9 +87,10 @@ class Trainer:
     r"""Trains a model on a task: AdamW on :math:`\ell + \lambda_1 \|\theta\|_1 + \lambda_2 \|\theta\|_2^2`.
 
     Args:
-        model: called as `model(x, edge_index, edge_attr=, batch=, batch_size=, pe=, edge_pe=)`. It returns one output
-            per row of the task. A model with a method `prepare(x, edge_index)` receives its result in place of the
-            edges; it is called once for a single graph. A model with a method
+        model: called as `model(x, edge_index, edge_attr=, batch=, batch_size=, pe=, edge_pe=, graph_attr=)`, with those
+            of them that the data have. It returns one output per row of the task. A model with a method
+            `prepare(x, edge_index)` receives its result in place of the edges; it is called once for a single graph
+            (and once for the part that training sees of it). A model with a method
             `objective(x, edge_index, rows, target, loss)` is trained on that in place of the loss.
         task: the data, loss and metric. The test part is read once, at the end, with the selected weights.
         config: the protocol.

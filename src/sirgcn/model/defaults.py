@@ -18,11 +18,24 @@ from sirgcn.strict import changed
 FEW = 60
 """So many training rows of a class are few: nothing but strong regularisation helps."""
 
-SMALL_GRAPH = 20_000
-"""A single graph of up to so many nodes is cheap enough for deep networks."""
+TINY = 200
+"""With fewer training rows than this a network of one graph is shallow."""
+
+DENSE = 20.0
+"""With more edges at a node than this few layers see the whole graph."""
+
+WIDE = 100
+"""Node features of more numbers than this, unless most of them are 0, fill wider layers."""
+
+MANY = 5_000
+"""With fewer graphs to train on than this, chance decides much: the chosen settings are trained several times."""
 
 WALKS = 16
-"""The steps of random walks that graphs of a data set of many get."""
+"""The steps of random walks that the nodes of many graphs get."""
+
+# Multiplications and additions that one training may take: some five minutes of one core.
+_BUDGET = 1e13
+_LEAST_EPOCHS, _MOST_EPOCHS = 15, 300
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,7 @@ def candidates(task: Task) -> tuple[Candidate, ...]:
 
     >>> from sirgcn.data import load
     >>> [candidate.name for candidate in candidates(load("hetero_edge_count", c=2, num_graphs=10))]
-    ['messages by sum', 'gated messages', 'messages by mean']
+    ['gated messages', 'messages by sum', 'messages by mean']
     """
     facts = Facts.of(task)
     return tuple(_candidate(task, facts, recipe) for recipe in _recipes(facts))
@@ -119,18 +132,15 @@ def _of_few_labels(facts: Facts) -> tuple[_Recipe, ...]:
 
 
 def _of_one_graph(facts: Facts) -> tuple[_Recipe, ...]:
-    """The nodes or edges of one graph: the block of tunedGNN, deep where the graph is small."""
-    is_small = facts.nodes <= SMALL_GRAPH
-    dense = facts.degree > 40
-    deep, shallow = (8, 3) if is_small and not dense else (4, 2)
-    is_tiny = facts.labels < 200
-    if is_tiny:
-        deep, shallow = 2, 1
+    """The nodes or edges of one graph: the block of tunedGNN, deep where nodes have few neighbours."""
+    is_tiny, is_wide = facts.labels < TINY, facts.columns > WIDE and not facts.is_sparse
     dropout = 0.5 if facts.is_sparse or is_tiny else 0.2
+    deep, shallow = _depths(facts)
+    width = 128 if is_wide else 64
     training = TrainConfig(
-        epochs=_epochs(facts.nodes + facts.edges, 300, 100),
+        epochs=_epochs(facts, width, deep),
         batch_size=None,
-        lr=0.01 if not facts.is_sparse else 0.005,
+        lr=0.005 if facts.is_sparse or is_wide else 0.01,
         schedule="cosine",
         warmup=5,
         clip=1.0,
@@ -140,38 +150,50 @@ def _of_one_graph(facts: Facts) -> tuple[_Recipe, ...]:
         early_stop=80,
     )
     shared: dict[str, Any] = {
-        "hidden_channels": 64,
-        "num_layers": deep,
+        "hidden_channels": width,
         "encoder": "linear" if facts.is_sparse else "none",
         "input_dropout": dropout if facts.is_sparse else 0.0,
         "block": "residual",
         "act": "relu",
         "norm": "batch",
         "dropout": dropout,
+        "conv": "sir",
     }
-    mean = shared | {"conv": "sir", "aggr": "mean", "activation": "prelu"}
-    sym = shared | {"conv": "sir", "aggr": "sym", "activation": "relu", "self_loops": True, "num_layers": shallow}
-    linear = shared | {"conv": "gcn", "self_loops": True, "num_layers": shallow}
-    preparation = Preparation()
-    if facts.has_edge_features:
-        sym.pop("self_loops")
-        linear = mean | {"num_layers": shallow, "hidden_channels": 128}
-    no_edges = Preparation(edges=False) if linear["conv"] == "gcn" else preparation
-    return (
-        _Recipe("messages by mean", mean, training, preparation),
-        _Recipe("messages by sym", sym, training, preparation),
-        _Recipe("linear messages" if linear["conv"] == "gcn" else "wide and shallow", linear, training, no_edges),
-    )
+    mean = shared | {"aggr": "mean", "activation": "prelu", "num_layers": deep}
+    sym = shared | {"aggr": "sym", "activation": "relu", "num_layers": deep}
+    linear = shared | {"aggr": "sym", "activation": "identity", "num_layers": shallow}
+    found = [
+        _Recipe("messages by mean", mean, training),
+        _Recipe("messages by sym", sym | _loops(facts), training),
+        _Recipe("linear messages", linear | _loops(facts), training),
+    ]
+    # Words with few neighbours in common are told apart by linear messages, and by few layers.
+    return tuple(reversed(found)) if facts.is_sparse else tuple(found)
+
+
+def _depths(facts: Facts) -> tuple[int, int]:
+    """The layers of contextual messages, and of linear ones."""
+    if facts.labels < TINY:
+        return 2, 1
+    if facts.is_sparse:
+        return 2, 2
+    return (4, 2) if facts.degree > DENSE else (8, 3)
+
+
+def _loops(facts: Facts) -> dict[str, Any]:
+    """Every node is a neighbour of itself, where no edge needs features."""
+    return {} if facts.has_edge_features else {"self_loops": True}
 
 
 def _of_many_graphs(facts: Facts) -> tuple[_Recipe, ...]:
-    """Many graphs: the block of GNN+ with random walks, a sum or a mean over nodes, a head."""
-    is_tiny = facts.labels < 300
+    """Many graphs: the block of GNN+ with random walks, and a mean or a sum over nodes."""
+    is_tiny = facts.items < 300
+    width, layers = (96, 4) if facts.items > MANY else (64, 3 if is_tiny else 4)
     training = TrainConfig(
-        epochs=_epochs((facts.nodes + facts.edges) * 4, 100, 30),
+        epochs=min(50, _epochs(facts, width, layers * 3)),
         batch_size=_batch_size(facts),
         lr=1e-3,
-        weight_decay=1e-5 if not is_tiny else 1e-3,
+        weight_decay=1e-3 if is_tiny else 1e-5,
         schedule="cosine",
         warmup=5,
         clip=1.0,
@@ -180,8 +202,8 @@ def _of_many_graphs(facts: Facts) -> tuple[_Recipe, ...]:
         early_stop=40,
     )
     shared: dict[str, Any] = {
-        "hidden_channels": 128 if not is_tiny else 64,
-        "num_layers": 4 if not is_tiny else 3,
+        "hidden_channels": width,
+        "num_layers": layers,
         "encoder": "linear",
         "block": "skip",
         "act": "relu",
@@ -189,28 +211,40 @@ def _of_many_graphs(facts: Facts) -> tuple[_Recipe, ...]:
         "conv_norm": False,
         "feed_forward": 2,
         "feed_forward_norm": "around",
-        "dropout": 0.1 if not is_tiny else 0.3,
+        "dropout": 0.3 if is_tiny else 0.1,
         "conv": "sir",
-        "activation": "relu",
         "aggr": "sum",
     }
     if facts.level == "graph":
-        shared |= {"pool": "sum", "readout_layers": 0, "head_channels": (64,), "head_norm": None}
+        shared |= {"pool": "mean", "readout_layers": 0, "head_channels": (64,), "head_norm": None}
     gated = shared | {"gated": True, "activation": "sigmoid"}
-    mean = shared | {"aggr": "mean", "activation": "prelu"}
-    if facts.level == "graph":
-        mean["pool"] = "mean"
+    summed = shared | {"activation": "relu"} | ({"pool": "sum"} if facts.level == "graph" else {})
+    mean = shared | {"activation": "prelu", "aggr": "mean"}
     preparation = Preparation(walks=WALKS)
     return (
-        _Recipe("messages by sum", shared, training, preparation),
         _Recipe("gated messages", gated, training, preparation),
+        _Recipe("messages by sum", summed, training, preparation),
         _Recipe("messages by mean", mean, training, preparation),
     )
 
 
-def _epochs(cost: int, most: int, least: int) -> int:
-    """Fewer epochs where each costs more, so that a training ends in a time that people wait."""
-    return max(least, min(most, round(most * 400_000 / max(cost, 1))))
+def networks(task: Task) -> int:
+    """How many networks the chosen settings are trained to, whose predictions are averaged.
+
+    >>> from sirgcn.data import load
+    >>> networks(load("hetero_edge_count", c=2, num_graphs=10))
+    3
+    """
+    return 3 if task.over == "graphs" and len(task.graphs) < MANY else 1
+
+
+def _epochs(facts: Facts, width: int, layers: int) -> int:
+    """Fewer epochs where each takes longer, so that a training ends in a time that people wait."""
+    # Three products of width by width in a layer and one with the columns, each three times with its backward pass.
+    products = facts.nodes * width * (3 * layers * width + facts.columns)
+    along_edges = 5 * facts.edges * width * layers
+    cost = 6.0 * (products + along_edges)
+    return max(_LEAST_EPOCHS, min(_MOST_EPOCHS, round(_BUDGET / cost)))
 
 
 def _batch_size(facts: Facts) -> int:

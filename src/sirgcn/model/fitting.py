@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from sirgcn.data.task import Task
 from sirgcn.engine.locks import held
 from sirgcn.engine.loop import Watcher
-from sirgcn.model.defaults import Candidate, candidates
+from sirgcn.model.defaults import Candidate, candidates, networks
 from sirgcn.model.fitted import Model
 from sirgcn.model.plan import Plan, make_plan
 from sirgcn.model.problem import Problem
@@ -37,16 +37,16 @@ class FitSettings:
             keeps the ones with the best validation metric. `"best"` averages networks of several seeds and settings.
         time_limit: the seconds for all trainings together; None for no limit. The trainings share it equally, and each
             gets as many epochs as fit.
-        seeds: how many networks are trained with the chosen settings, whose predictions are averaged; default: 1, and 3
-            with the preset `best`.
+        seeds: how many networks are trained with the chosen settings, whose predictions are averaged; default: 1 with
+            the preset `fast`, 3 with `best`, and 3 with `good` where the data are a few thousand graphs, else 1.
         seed: the seed of weights and batches. Equal settings and equal data give an equal model, unless a time limit
             cuts a training short.
         candidate: the name of the settings to begin from, one of those of `candidates`; default: as the preset says.
         network: settings of the network that are not left to the rule, by their short names such as `num_layers`.
         train: settings of the training that are not left to the rule, the fields of `TrainConfig`.
 
-    >>> FitSettings(preset="fast", network={"num_layers": 3}).networks
-    1
+    >>> FitSettings(preset="fast", network={"num_layers": 3}).seed
+    0
     """
 
     preset: Preset = "good"
@@ -60,10 +60,16 @@ class FitSettings:
     def __post_init__(self) -> None:
         check_fields(self)
 
-    @property
-    def networks(self) -> int:
-        """How many networks are trained with settings that were chosen."""
-        return self.seeds or (SEEDS if self.preset == "best" else 1)
+    def networks(self, task: Task) -> int:
+        """How many networks are trained with settings that were chosen.
+
+        >>> from sirgcn.data import load
+        >>> FitSettings(seeds=2).networks(load("hetero_edge_count", c=2, num_graphs=10))
+        2
+        """
+        if self.seeds is not None:
+            return self.seeds
+        return {"fast": 1, "good": networks(task), "best": SEEDS}[self.preset]
 
 
 def fit(
@@ -105,7 +111,7 @@ def _fit(task: Task, settings: FitSettings, workshop: Workshop) -> Model:
     seen = workshop.seen
     for note in seen.notes:
         workshop.say(note)
-    plan = make_plan(workshop, chosen_candidates(seen, settings), settings.time_limit, trainings(settings))
+    plan = make_plan(workshop, chosen_candidates(seen, settings), settings.time_limit, trainings(settings, task))
     workshop.say(plan.told)
     tried = _try(plan, settings, workshop)
     kept = _members(tried, plan, settings, workshop)
@@ -133,15 +139,15 @@ def chosen_candidates(seen: Seen, settings: FitSettings) -> tuple[Candidate, ...
     return tuple(alike.values())
 
 
-def trainings(settings: FitSettings) -> int:
+def trainings(settings: FitSettings, task: Task) -> int:
     """How many trainings follow those of the candidates with the first seed."""
-    more = settings.networks - 1
+    more = settings.networks(task) - 1
     return more * ENSEMBLE if settings.preset == "best" else more
 
 
 def _try(plan: Plan, settings: FitSettings, workshop: Workshop) -> list[Finished]:
     """Train every candidate with the first seed."""
-    of = len(plan.candidates) + trainings(settings)
+    of = len(plan.candidates) + trainings(settings, workshop.seen.task)
     tried = []
     for place, candidate in enumerate(plan.candidates, start=1):
         trial = Trial(candidate, settings.seed, plan.seconds_each)
@@ -157,8 +163,8 @@ def _members(tried: Sequence[Finished], plan: Plan, settings: FitSettings, works
     """The networks of the model: those of the best candidates, with as many seeds as were asked for."""
     best = ranked(tried, workshop.seen)[: ENSEMBLE if settings.preset == "best" else 1]
     kept = list(best)
-    of = len(tried) + trainings(settings)
-    more = product(range(1, settings.networks), best)
+    of = len(tried) + trainings(settings, workshop.seen.task)
+    more = product(range(1, settings.networks(workshop.seen.task)), best)
     for place, (seed, one) in enumerate(more, start=len(tried) + 1):
         trial = Trial(one.trial.candidate, settings.seed + seed, plan.seconds_each)
         workshop.say(f"training {place} of {of}: {trial.name}")

@@ -17,6 +17,7 @@ from sirgcn.engine.controls import rows_of
 from sirgcn.engine.environment import environment_of
 from sirgcn.engine.loop import Watcher
 from sirgcn.model.calibration import calibrate, carve, outputs_of
+from sirgcn.model.controls import run_controls
 from sirgcn.model.evaluation import evaluate
 from sirgcn.model.fitted import Model
 from sirgcn.model.fitting import FitSettings, fit
@@ -95,11 +96,31 @@ def train(task: Task, settings: TrainSettings | None = None) -> Model:
         "command": settings.command,
         "data": task.describe().to_dict(),
     }
-    tested = rows_of(task, "test")
-    if len(tested):
+    model = replace(model, about=about)
+    if len(rows_of(task, "test")):
         settings.say("evaluating the test part")
-        about["evaluation"] = evaluate(model, task, tested).to_dict()
-    return replace(model, about=about)
+        about["evaluation"] = evaluate(model, task, rows_of(task, "test")).to_dict()
+        if settings.controls:
+            about["controls"] = _controls(model, task, left, rows, settings)
+    return model
+
+
+def _controls(model: Model, task: Task, left: Task, rows: Tensor, settings: TrainSettings) -> list[dict[str, Any]]:
+    """The controls on the rows of the test part, as JSON values."""
+    tested = rows_of(task, "test")
+    outputs = outputs_of(model, task, tested)
+    if model.calibration is not None and model.problem.sort != "numbers":
+        outputs = model.calibration.scaled(outputs)
+    found = run_controls(
+        left,
+        outputs,
+        tested,
+        seed=settings.fit.seed,
+        smiles=task.details.get("smiles"),
+        calibration_rows=rows,
+        told=lambda title: settings.say(f"for comparison: {title}"),
+    )
+    return [one.to_dict() for one in found]
 
 
 def train_into(task: Task, folder: Path, settings: TrainSettings) -> Model:
