@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,9 @@ from sirgcn.model.problem import Problem
 from sirgcn.model.scaling import Scaling
 from sirgcn.nn import NetConfig
 from sirgcn.strict import Size, checked
+
+if TYPE_CHECKING:
+    from sirgcn.model.calibration import Calibration
 
 # Probabilities stay away from 0 and 1, whose logits are infinite.
 _SMALLEST = 1e-7
@@ -45,6 +48,7 @@ class Model:
         scaling: how targets were scaled; None for classes.
         preprocessing: how tables become inputs; None if the model was trained on tensors.
         about: what training knew besides, as JSON values: splits, scores, controls, environment, the command.
+        calibration: what turns outputs into probabilities, sets and intervals; None if no rows were left for it.
 
     >>> from sirgcn.data import load
     >>> from sirgcn.nn import build_net
@@ -60,6 +64,7 @@ class Model:
     scaling: Scaling | None = None
     preprocessing: Preprocessing | None = None
     about: dict[str, Any] = field(default_factory=dict)
+    calibration: "Calibration | None" = None
 
     @checked
     @torch.no_grad()

@@ -1,34 +1,46 @@
 """A model in a folder: files that hold values and never code, and a manifest with their hashes."""
 
-import hashlib
-import json
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load as load_safetensors
-from safetensors.torch import save as dump_safetensors
-from torch import Tensor
-
 from sirgcn.data.tables import Preprocessing
-from sirgcn.files import write_atomic
-from sirgcn.model.fitted import Member, Model
-from sirgcn.model.preparation import Preparation
+from sirgcn.files import write_folder
+from sirgcn.model.calibration import Calibration
+from sirgcn.model.fitted import Model
+from sirgcn.model.members import members_to_dict, read_members, weights_of
 from sirgcn.model.problem import Problem
 from sirgcn.model.scaling import Scaling
-from sirgcn.nn import NetConfig, build_net
+from sirgcn.model.verified import (
+    MANIFEST,
+    OPTIONAL,
+    REQUIRED,
+    FolderError,
+    as_json,
+    complaining,
+    manifest_of,
+    parse,
+    parse_lines,
+    read_files,
+)
 from sirgcn.strict import from_dict
 
-FORMAT = 1
-"""The version of the format. A newer one is refused; older ones are read."""
+# Where each part of `Model.about` is written. The rest is in training.json.
+_OWN_FILES = {"split": "splits.json", "evaluation": "evaluation.json", "history": "history.jsonl"}
 
 
-class FolderError(ValueError):
-    """A folder that is no whole model. The message names the folder, the file and what is wrong."""
+def save(model: Model, folder: str | Path, pages: Mapping[str, bytes] | None = None) -> Path:
+    """Write a model into a folder completely or not at all, and return the folder. An older model there is replaced.
 
+    Args:
+        model: the model.
+        folder: a new folder, an empty one, or one with a model.
+        pages: files for a reader: `predictions.csv`, `README.md`, `report.html`.
 
-def save(model: Model, folder: str | Path) -> Path:
-    """Write a model into a folder, and return the folder.
+    Raises:
+        FolderError: the folder holds something else.
+        OSError: the folder cannot be written.
 
     >>> from tempfile import TemporaryDirectory
     >>> import pandas as pd
@@ -42,13 +54,43 @@ def save(model: Model, folder: str | Path) -> Path:
     1
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    files = _files(model)
-    for name, data in files.items():
-        write_atomic(folder / name, data)
-    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    write_atomic(folder / "manifest.json", _json({"format": FORMAT, "sha256": hashes}))
+    check_place(folder)
+    files = _files(model) | dict(pages or {})
+    write_folder(folder, files | {MANIFEST: manifest_of(files)})
     return folder
+
+
+def check_place(folder: Path) -> None:
+    """Raise if a model must not be written to this folder, because it holds something that is no model.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     check_place(Path(folder))
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise FolderError(f"{folder}: expected a new folder or one with a model, got a file")
+    names = {path.name for path in folder.iterdir()}
+    strange = sorted(names - {MANIFEST, *REQUIRED, *OPTIONAL})
+    if names and MANIFEST not in names:
+        raise FolderError(f"{folder}: expected a new folder or one with a model, got one with {min(names)!r}")
+    if strange:
+        raise FolderError(f"{folder}: expected a folder with nothing but a model, got {strange[0]!r}; move it away")
+
+
+def rewrite(folder: str | Path, pages: Mapping[str, bytes]) -> None:
+    """Write pages of a model's folder anew, such as `report.html`, and the manifest with them.
+
+    Raises:
+        FolderError: the folder is no whole model, or a page is no page of it.
+    """
+    folder = Path(folder)
+    for name in pages:
+        if name not in OPTIONAL:
+            raise FolderError(f"{folder / name}: expected one of {', '.join(OPTIONAL)}")
+    files = read_files(folder) | dict(pages)
+    write_folder(folder, files | {MANIFEST: manifest_of(files)})
 
 
 def load(folder: str | Path) -> Model:
@@ -57,55 +99,86 @@ def load(folder: str | Path) -> Model:
     Raises:
         FolderError: a file is missing, was changed, or is of a newer format.
     """
-    files = _checked(Path(folder))
-    config = json.loads(files["config.json"])
-    tensors = load_safetensors(files["model.safetensors"])
-    members = tuple(_member(data, place, tensors) for place, data in enumerate(config["members"]))
-    scaling = None if config["scaling"] is None else from_dict(Scaling, config["scaling"], "scaling")
-    preprocessing = None
-    if "preprocess.json" in files:
-        preprocessing = Preprocessing.from_json(files["preprocess.json"].decode())
-    return Model(Problem.from_dict(config["problem"]), members, scaling, preprocessing)
+    folder = Path(folder)
+    files = read_files(folder)
+    config = parse(folder / "config.json", files["config.json"])
+    with complaining(folder / "config.json"):
+        if set(config) != {"problem", "members", "scaling"}:
+            raise FolderError(f"{folder / 'config.json'}: expected the keys problem, members and scaling")
+        problem = Problem.from_dict(config["problem"])
+        scaling = None if config["scaling"] is None else from_dict(Scaling, config["scaling"], "scaling")
+        members = read_members(folder, config["members"], files["model.safetensors"])
+    model = Model(problem, members, scaling, _preprocessing(folder, files), _about(folder, files))
+    model = _calibrated(folder, files, model)
+    _check_parts(folder, model)
+    return model
 
 
 def _files(model: Model) -> dict[str, bytes]:
-    tensors: dict[str, Tensor] = {}
-    for place, member in enumerate(model.members):
-        state = member.network.state_dict()
-        tensors |= {f"{place}.{name}": tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}
     config = {
         "problem": model.problem.to_dict(),
-        "members": [
-            {"network": member.config.to_dict(), "preparation": vars(member.preparation)} for member in model.members
-        ],
-        "scaling": None if model.scaling is None else vars(model.scaling),
+        "members": members_to_dict(model.members),
+        "scaling": None if model.scaling is None else asdict(model.scaling),
     }
-    files = {"model.safetensors": dump_safetensors(tensors), "config.json": _json(config)}
+    about = model.about
+    history = [as_json(row).replace(b"\n", b"") + b"\n" for row in about.get("history", [])]
+    files = {
+        "model.safetensors": weights_of(model.members),
+        "config.json": as_json(config),
+        "splits.json": as_json(about.get("split", {})),
+        "history.jsonl": b"".join(history),
+        "training.json": as_json({name: value for name, value in about.items() if name not in _OWN_FILES}),
+    }
+    if "evaluation" in about:
+        files["evaluation.json"] = as_json(about["evaluation"])
     if model.preprocessing is not None:
         files["preprocess.json"] = model.preprocessing.to_json().encode()
+    if model.calibration is not None:
+        files["calibration.json"] = as_json(model.calibration.to_dict())
     return files
 
 
-def _member(config: Mapping[str, Any], place: int, tensors: Mapping[str, Tensor]) -> Member:
-    made = NetConfig.from_dict(config["network"], f"members[{place}].network")
-    preparation = from_dict(Preparation, config["preparation"], f"members[{place}].preparation")
-    network = build_net(made)
-    prefix = f"{place}."
-    network.load_state_dict({name[len(prefix) :]: own for name, own in tensors.items() if name.startswith(prefix)})
-    return Member(made, network.eval(), preparation)
+def _preprocessing(folder: Path, files: Mapping[str, bytes]) -> Preprocessing | None:
+    if "preprocess.json" not in files:
+        return None
+    with complaining(folder / "preprocess.json"):
+        return Preprocessing.from_json(files["preprocess.json"].decode())
 
 
-def _checked(folder: Path) -> dict[str, bytes]:
-    """The files of a folder, whose hashes are those of the manifest."""
-    manifest = json.loads((folder / "manifest.json").read_bytes())
-    if manifest["format"] > FORMAT:
-        raise FolderError(f"{folder}: expected format {FORMAT} or older, got {manifest['format']}")
-    files = {name: (folder / name).read_bytes() for name in manifest["sha256"]}
-    for name, data in files.items():
-        if hashlib.sha256(data).hexdigest() != manifest["sha256"][name]:
-            raise FolderError(f"{folder / name}: expected the content that was written, got another hash")
-    return files
+def _calibrated(folder: Path, files: Mapping[str, bytes], model: Model) -> Model:
+    if "calibration.json" not in files:
+        return model
+    path = folder / "calibration.json"
+    found = parse(path, files["calibration.json"])
+    with complaining(path):
+        return replace(model, calibration=Calibration.from_dict(found))
 
 
-def _json(value: Any) -> bytes:
-    return json.dumps(value, indent=1, allow_nan=False).encode()
+def _about(folder: Path, files: Mapping[str, bytes]) -> dict[str, Any]:
+    about: dict[str, Any] = parse(folder / "training.json", files["training.json"])
+    if not isinstance(about, dict):
+        raise FolderError(f"{folder / 'training.json'}: expected an object")
+    for name in ("split", "evaluation"):
+        file = _OWN_FILES[name]
+        if file in files:
+            about[name] = parse(folder / file, files[file])
+            if not isinstance(about[name], dict):
+                raise FolderError(f"{folder / file}: expected an object")
+    about["history"] = parse_lines(folder / "history.jsonl", files["history.jsonl"])
+    if not all(isinstance(row, dict) for row in about["history"]):
+        raise FolderError(f"{folder / 'history.jsonl'}: expected an object in each line")
+    return about
+
+
+def _check_parts(folder: Path, model: Model) -> None:
+    """Raise for parts that are whole and do not belong together."""
+    problem, preprocessing = model.problem, model.preprocessing
+    for member in model.members:
+        if member.config.out_channels != problem.schema.outputs:
+            raise FolderError(f"{folder / 'config.json'}: expected networks with {problem.schema.outputs} outputs")
+    if model.scaling is not None and len(model.scaling.mean) != problem.schema.outputs:
+        raise FolderError(f"{folder / 'config.json'}: expected a scaling of {problem.schema.outputs} targets")
+    if preprocessing is not None:
+        own = (preprocessing.level, preprocessing.targets, preprocessing.classes)
+        if own != (problem.level, problem.targets, problem.classes):
+            raise FolderError(f"{folder / 'preprocess.json'}: expected the task of config.json, got another one")
