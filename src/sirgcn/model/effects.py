@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_geometric.utils import scatter
@@ -36,42 +38,48 @@ class Link:
     target: int
 
 
-def links_of(near: Neighbourhood, directed: bool) -> list[Link]:
+class Links(Sequence[Link]):
     """The edges that can change a prediction, nearest first; repeated ones are one.
 
     Args:
         near: the neighbourhood.
         directed: whether the two directions of an edge are two edges.
     """
-    source, target = near.graphs.edge_index
-    reaching = near.reaching().nonzero().squeeze(1)
-    numbered = list(zip(reaching.tolist(), source[reaching].tolist(), target[reaching].tolist(), strict=True))
-    groups: dict[tuple[int, int], list[int]] = {}
-    for edge, v, u in numbered:
-        groups.setdefault((v, u), []).append(edge)
-    hops = near.hops.tolist()
-    found = []
-    for (v, u), own in groups.items():
-        back = [] if directed or v == u else groups.get((u, v), [])
-        # Of two directions, the one that ends nearer is named.
-        if back and (hops[u], u) > (hops[v], v):
-            continue
-        found.append(Link((*own, *back), v, u))
-    if not directed:
-        found = _with_far_partners(near, found)
-    return sorted(found, key=lambda link: hops[link.target])
 
+    def __init__(self, near: Neighbourhood, directed: bool) -> None:
+        source, target = near.graphs.edge_index.numpy()
+        hops = near.hops.numpy()
+        first, second = (source, target) if directed else (np.minimum(source, target), np.maximum(source, target))
+        _, group = np.unique(first * near.graphs.num_nodes + second, return_inverse=True)
+        # Of two directions, the one that ends nearer is named, and stands first in its group.
+        order = np.lexsort((np.arange(len(group)), target, hops[target], group))
+        starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+        is_reaching = hops[target[order[starts]]] < near.reach
+        starts, ends = starts[is_reaching], np.append(starts[1:], len(order))[is_reaching]
+        nearest = np.argsort(hops[target[order[starts]]], kind="stable")
+        self._order, self._starts, self._ends = order, starts[nearest], ends[nearest]
+        leaders = order[self._starts]
+        self.source, self.target = source[leaders], target[leaders]
 
-def _with_far_partners(near: Neighbourhood, links: list[Link]) -> list[Link]:
-    """The links with the directions that lead away too, which change degrees."""
-    source, target = near.graphs.edge_index
-    is_far = ~near.reaching()
-    far: dict[tuple[int, int], list[int]] = {}
-    for edge in is_far.nonzero().squeeze(1).tolist():
-        far.setdefault((int(source[edge]), int(target[edge])), []).append(edge)
-    return [
-        Link((*link.edges, *far.get((link.target, link.source), [])), link.source, link.target) for link in links
-    ]
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, place: int) -> Link: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Link]: ...
+    def __getitem__(self, place: int | slice) -> Link | Sequence[Link]:
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(len(self)))]
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"link {place}: there are {len(self)}")
+        edges = self._order[self._starts[place] : self._ends[place]]
+        return Link(tuple(edges.tolist()), int(self.source[place]), int(self.target[place]))
+
+    def sums(self, values: Tensor) -> Tensor:
+        """The sum of the values of the directed edges of each link."""
+        total = np.concatenate([[0.0], values.double().numpy()[self._order].cumsum()])
+        return torch.from_numpy(total[self._ends] - total[self._starts])
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +111,7 @@ def effects_of(score: Score, near: Neighbourhood, changes: Sequence[Change], pla
     return Effects(list(places), (found[0] - without).tolist(), without.tolist())
 
 
-def link_effects(score: Score, near: Neighbourhood, links: Sequence[Link]) -> Effects:
+def link_effects(score: Score, near: Neighbourhood, links: Links) -> Effects:
     """The effect of every link; of very many, of those that a derivative points to.
 
     Args:
@@ -114,17 +122,15 @@ def link_effects(score: Score, near: Neighbourhood, links: Sequence[Link]) -> Ef
     places = list(range(len(links)))
     most = max(_LEAST_TRIED, _MOST_EDGES // max(1, near.graphs.num_edges))
     if len(links) > most:
-        estimates = _estimates(score, near)
-        of_links = [sum(estimates[edge] for edge in link.edges) for link in links]
-        places = sorted(places, key=lambda place: -abs(of_links[place]))[:most]
+        places = links.sums(_estimates(score, near)).abs().topk(most).indices.tolist()
     changes = [Change(edges=torch.tensor(links[place].edges)) for place in places]
     return effects_of(score, near, changes, places)
 
 
-def _estimates(score: Score, near: Neighbourhood) -> list[float]:
+def _estimates(score: Score, near: Neighbourhood) -> Tensor:
     """What removing each edge changes, to first order; where no derivative exists, the nearest edges come first."""
     if not all(_reads_weights(member.config) for member in score.model.members):
-        return (1.0 / (1 + near.hops[near.graphs.edge_index[1]])).tolist()
+        return 1.0 / (1 + near.hops[near.graphs.edge_index[1]])
     weight = torch.ones(near.graphs.num_edges, requires_grad=True)
     outputs = []
     with torch.enable_grad():
@@ -150,12 +156,12 @@ class _Weighted(nn.Module):
         return found
 
 
-def _centred(slope: Tensor, near: Neighbourhood, reductions: Sequence[str]) -> list[float]:
+def _centred(slope: Tensor, near: Neighbourhood, reductions: Sequence[str]) -> Tensor:
     """The slopes without what removing an edge gives back to the others: a mean divides by one less."""
     target = near.graphs.edge_index[1]
     share = sum({"mean": 1.0, "sym": 0.5, "sym_in": 0.5}.get(name, 0.0) for name in reductions) / len(reductions)
     mean = scatter(slope, target, dim_size=near.graphs.num_nodes, reduce="mean")
-    return (slope - share * mean[target]).tolist()
+    return slope - share * mean[target]
 
 
 def _reads_weights(config: NetConfig) -> bool:
@@ -211,7 +217,7 @@ class DeletionTest:
 
 
 def deletion_of(
-    score: Score, near: Neighbourhood, links: Sequence[Link], effects: Effects, draws: int = 20, seed: int = 0
+    score: Score, near: Neighbourhood, links: Links, effects: Effects, draws: int = 20, seed: int = 0
 ) -> DeletionTest | None:
     """Remove the strongest named edges, and as many random ones, and compare; None where there are too few edges.
 
@@ -225,11 +231,16 @@ def deletion_of(
     """
     if len(links) < 2 or not effects.places:
         return None
+    most = min(5, max(1, len(links) // 4))
     ranked = sorted(zip(effects.places, effects.effect, strict=True), key=lambda pair: -abs(pair[1]))
-    sign = 1 if ranked[0][1] >= 0 else -1
-    same = [place for place, effect in ranked if effect * sign > 0] or [ranked[0][0]]
-    named = same[: min(5, max(1, len(links) // 4))]
-    others = [place for place in range(len(links)) if place not in set(named)]
+    # Edges of both signs would make up for each other.
+    sides = {sign: [pair for pair in ranked if pair[1] * sign > 0][:most] for sign in (1, -1)}
+    sign = max(sides, key=lambda sign: sum(abs(effect) for _, effect in sides[sign]))
+    named = [place for place, _ in sides[sign]]
+    if not named:
+        return None
+    chosen = set(named)
+    others = [place for place in range(len(links)) if place not in chosen]
     generator = torch.Generator().manual_seed(seed)
     sets = [named]
     for _ in range(draws):
@@ -275,7 +286,8 @@ def parts_of(near: Neighbourhood) -> list[Part]:
     ends = [Part("this row", near.ends)]
     if near.level == "edge":
         ends = [Part(name, (end,)) for name, end in zip(("source", "target"), near.ends, strict=True)]
-    others = tuple(place for place in range(count) if place not in set(near.ends))
+    explained = set(near.ends)
+    others = tuple(place for place in range(count) if place not in explained)
     return [*ends, Part("neighbours", others), edges]
 
 

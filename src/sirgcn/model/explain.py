@@ -12,11 +12,11 @@ from sirgcn.model.effects import (
     DeletionTest,
     Effects,
     Link,
+    Links,
     Part,
     column_effects,
     deletion_of,
     link_effects,
-    links_of,
     node_effects,
 )
 from sirgcn.model.explanation import ColumnEffect, EdgeEffect, Explanation, NodeEffect
@@ -81,7 +81,7 @@ def explain(
     near = neighbourhood_of(model, graphs, number)
     outputs = outputs_after(model, near, [Change()])
     score = score_of(model, outputs, target)
-    links = links_of(near, names.directed)
+    links = Links(near, names.directed)
     effects = link_effects(score, near, links)
     learned = masks_of(score, near, seed=seed) if masks else Masks()
     edges, strongest = _edges(score, near, names, graphs, (links, effects), learned, most)
@@ -142,7 +142,7 @@ def deletion_test(
     count = {"node": graphs.num_nodes, "edge": graphs.num_edges, "graph": len(graphs)}[graphs.level]
     near = neighbourhood_of(model, graphs, names.find(graphs.level, row, count))
     score = score_of(model, outputs_after(model, near, [Change()]), target)
-    links = links_of(near, names.directed)
+    links = Links(near, names.directed)
     return deletion_of(score, near, links, link_effects(score, near, links), draws, seed)
 
 
@@ -157,7 +157,7 @@ def _edges(
     near: Neighbourhood,
     names: Names,
     graphs: Graphs,
-    found: tuple[Sequence[Link], Effects],
+    found: tuple[Links, Effects],
     masks: Masks,
     most: int,
 ) -> tuple[tuple[EdgeEffect, ...], list[tuple[Link, float]]]:
@@ -224,7 +224,7 @@ def _drawing(
     graphs: Graphs,
     strongest: Sequence[tuple[Link, float]],
     of_nodes: Effects,
-    links: Sequence[Link],
+    links: Links,
 ) -> Drawing:
     """The whole graph where it is small enough, otherwise the strongest edges around what is explained."""
     is_whole = near.level == "graph" and near.graphs.num_nodes <= _MOST_DRAWN
@@ -258,21 +258,19 @@ def _drawing(
     return Drawing(made, edges, names.atoms and near.level == "graph", note if left else "")
 
 
-def _ways(
-    near: Neighbourhood, named: Sequence[tuple[int, int]], links: Sequence[Link]
-) -> list[tuple[int, int]]:
+def _ways(near: Neighbourhood, named: Sequence[tuple[int, int]], links: Links) -> list[tuple[int, int]]:
     """Edges that lead from the named ones to what is explained, so that the drawing hangs together."""
-    nearer: dict[int, int] = {}
-    for link in links:
-        if int(near.hops[link.target]) < int(near.hops[link.source]):
-            nearer.setdefault(link.source, link.target)
+    hops = near.hops.numpy()
     known, found = set(named), []
     for _, target in named:
         node = target
-        while node in nearer and (node, nearer[node]) not in known:
-            known.add((node, nearer[node]))
-            found.append((node, nearer[node]))
-            node = nearer[node]
+        while hops[node]:
+            onwards = links.target[(links.source == node) & (hops[links.target] < hops[node])]
+            if not len(onwards) or (node, int(onwards[0])) in known:
+                break
+            known.add((node, int(onwards[0])))
+            found.append((node, int(onwards[0])))
+            node = int(onwards[0])
     return found
 
 

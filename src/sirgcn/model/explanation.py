@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any, Literal
 
 import pandas as pd
@@ -9,6 +10,18 @@ import pandas as pd
 from sirgcn.model.drawing import Drawing, draw
 from sirgcn.model.effects import DeletionTest
 from sirgcn.strict import check_name
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>TITLE</title><style>
+body{font:15px/1.5 system-ui,sans-serif;color:#1f2328;max-width:60rem;margin:2rem auto;padding:0 1rem}
+svg{max-width:100%;height:auto}div{overflow-x:auto}table{border-collapse:collapse}
+th,td{text-align:left;padding:.25rem .75rem;border-bottom:1px solid #d0d7de;white-space:nowrap}
+h1{font-size:1.3rem}h2{font-size:1.1rem}
+</style></head><body>
+BODY
+</body></html>
+"""
 
 Table = Literal["edges", "columns", "nodes"]
 
@@ -143,6 +156,20 @@ class Explanation:
             raise ValueError("to_svg: expected an explanation from explain, got one without a drawing")
         return draw(self.drawing, self.headline, self.legend)
 
+    def to_html(self) -> str:
+        """One page: the drawing, the deletion test, and all tables. Nothing is fetched from elsewhere."""
+        parts = [f"<h1>{escape(self.headline)}</h1>", self.to_svg()]
+        if self.deletion is not None:
+            parts.append(f"<p>Deletion test: {escape(str(self.deletion))}.</p>")
+        parts += [f"<p>{escape(note)}</p>" for note in self.notes]
+        tables: tuple[Table, ...] = ("edges", "nodes", "columns")
+        for of in tables:
+            frame = self.to_frame(of).dropna(axis=1, how="all")
+            if len(frame):
+                body = frame.to_html(index=False, escape=True, float_format="{:.4g}".format, border=0)
+                parts.append(f"<h2>{of.capitalize()}</h2><div>{body}</div>")
+        return _PAGE.replace("TITLE", escape(self.headline)).replace("BODY", "\n".join(parts))
+
     @property
     def headline(self) -> str:
         """What was predicted, in one line."""
@@ -153,7 +180,8 @@ class Explanation:
     @property
     def legend(self) -> str:
         """What the numbers of an effect mean, in one sentence."""
-        return f"numbers: what the prediction loses in {self.unit} when the edge is taken away"
+        rings = "; rings: the same of a node" if self.nodes else ""
+        return f"numbers: what the prediction loses in {self.unit} when the edge is taken away{rings}"
 
     def __str__(self) -> str:
         lines = [self.headline]

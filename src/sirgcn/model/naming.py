@@ -131,7 +131,8 @@ class Names:
                 return int(row)
             raise ValueError(f"row: expected a number of a row from 0 to {count - 1}, got {row}")
         known = list(self.rows)
-        near = get_close_matches(str(row), known, n=3, cutoff=0.5) or known[:3]
+        begins = [name for name in known if name.lower().startswith(str(row).lower())]
+        near = begins[:3] or get_close_matches(str(row), known, n=3, cutoff=0.5) or known[:3]
         hint = f"; the nearest ids are {', '.join(near)}" if near else f"; rows have the numbers 0 to {count - 1}"
         raise ValueError(f"row: expected the id of a {level}, got {str(row)!r}{hint}")
 
@@ -219,8 +220,9 @@ def _is_constant(inputs: Tensor) -> bool:
 
 def _is_symmetric(edge_index: Tensor) -> bool:
     """Whether every edge has a partner in the other direction."""
-    there = {(v, u) for v, u in edge_index.T.tolist()}
-    return all((u, v) in there for v, u in there)
+    source, target = edge_index
+    nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
+    return torch.equal((source * nodes + target).unique(), (target * nodes + source).unique())
 
 
 def reference_of(inputs: Tensor) -> Tensor:
