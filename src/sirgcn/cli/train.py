@@ -42,7 +42,7 @@ def train(
     no_controls: NoControls = False,
     as_json: ShortJson = False,
 ) -> None:
-    """Train a model on your own tables. The same command goes on where it was stopped.
+    """Train on your own tables. The same command goes on where it was stopped.
 
     Example: sirgcn train nodes.csv edges.csv --target label --out model
     """

@@ -37,9 +37,9 @@ def predict(
 ) -> None:
     """Predict for new files: one row for each row of the input.
 
-    Bad rows go to a file beside the predictions. Molecules and many graphs are read piece by piece.
+    Bad rows go to a file beside it. A stopped prediction of molecules goes on.
 
-    Example: sirgcn predict model new_nodes.csv new_edges.csv --out predictions.csv
+    Example: sirgcn predict model nodes.csv edges.csv --out predictions.csv
     """
     from sirgcn.model.folder import load
     from sirgcn.model.streaming import predict_files

@@ -23,6 +23,7 @@ from sirgcn.data.validate import DataError
 from sirgcn.engine.locks import held
 from sirgcn.files import write_atomic
 from sirgcn.model.fitted import Model
+from sirgcn.model.joining import count_new, join_known
 from sirgcn.model.members import weights_of
 from sirgcn.model.pieces import BadRow, Piece, has_pieces, read_pieces
 from sirgcn.model.predicting import check_ending, check_level, frame_of, frame_text, read_inputs, write_frame
@@ -102,7 +103,7 @@ def predict_files(
     inputs = read_leniently(model, tables, bad, strict)
     frame = frame_of(model, inputs, model.outputs(inputs.graphs), level)
     if tables.get("known") is not None:
-        frame = frame
+        frame = frame.iloc[: count_new(model, tables)]
     write_frame(frame, out)
     return Written(len(frame), inputs.dropped, bad, inputs.unseen)
 
@@ -269,6 +270,8 @@ def unreadable(model: Model, frame: Frame) -> list[BadRow]:
 def read_leniently(model: Model, tables: Mapping[str, Any], bad: Path, strict: bool) -> Inputs:
     """Tables as graphs. Without `strict`, bad rows are written to a file, and unknown categories count as others."""
     given = {name: tables.get(name) for name in ("nodes", "edges", "graphs")}
+    if tables.get("known") is not None:
+        given |= join_known(model, tables)
     if strict:
         return read_inputs(model, **given, unknown="raise")
     with tempfile.TemporaryDirectory() as folder:
