@@ -10,6 +10,7 @@ import typer
 
 from sirgcn.cli import data, shows, train, use
 from sirgcn.cli.compare import compare
+from sirgcn.cli.report import report
 from sirgcn.cli.reproduce import reproduce
 from sirgcn.cli.search import search
 from sirgcn.cli.shared import err
@@ -27,6 +28,7 @@ app.command()(use.predict)
 app.command()(use.evaluate)
 app.command()(use.embed)
 app.command()(compare)
+app.command()(report)
 app.command()(reproduce)
 app.command()(search)
 app.command()(shows.results)

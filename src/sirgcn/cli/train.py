@@ -127,14 +127,17 @@ def _show(model: "Model", folder: Path, as_json: bool) -> None:
         print_lines("there is no test part, so the model has no score")
     else:
         print_scores(evaluation["scores"])
+        if "sentence" in evaluation:
+            print_lines(evaluation["sentence"])
     print_lines(f"model: {folder}", f"report: {folder / 'report.html'}")
 
 
 def result_of(model: "Model") -> dict[str, Any]:
     """The result of a training as JSON values."""
     about = model.about
-    found = {"task": model.problem.name, "metric": model.problem.metric, "sentence": about.get("sentence")}
-    return found | {name: about[name] for name in ("evaluation", "controls") if name in about}
+    sentence = about.get("evaluation", {}).get("sentence")
+    found = {"task": model.problem.name, "metric": model.problem.metric, "sentence": sentence}
+    return found | {name: about[name] for name in ("evaluation",) if name in about}
 
 
 def init(
