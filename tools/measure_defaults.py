@@ -35,7 +35,7 @@ def measured(name: str, preset: Any, seed: int) -> dict[str, Any]:
     rows = rows_of(task, "test")
     test = task.metric_function([model.outputs(task.graphs)[rows]], [task.graphs.y[rows]])
     kept = ("name", "seed", "val", "epochs", "best_epoch", "seconds", "parameters", "chosen")
-    facts = {key: None if value != value else value for key, value in asdict(Facts.of(task)).items()}
+    facts = {key: None if str(value) == "nan" else value for key, value in asdict(Facts.of(task)).items()}
     return {
         "metric": task.metric,
         "facts": facts,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sirgcn.cli import configured
-from sirgcn.cli.outcome import print_lines, print_scores
+from sirgcn.cli.outcome import print_controls, print_lines, print_scores
 from sirgcn.cli.shared import AsJson, err, out
 
 if TYPE_CHECKING:
@@ -127,17 +127,16 @@ def _show(model: "Model", folder: Path, as_json: bool) -> None:
         print_lines("there is no test part, so the model has no score")
     else:
         print_scores(evaluation["scores"])
-        if "sentence" in evaluation:
-            print_lines(evaluation["sentence"])
+        print_controls(evaluation)
+        print_lines(*filter(None, [evaluation.get("sentence")]))
     print_lines(f"model: {folder}", f"report: {folder / 'report.html'}")
 
 
 def result_of(model: "Model") -> dict[str, Any]:
     """The result of a training as JSON values."""
-    about = model.about
-    sentence = about.get("evaluation", {}).get("sentence")
-    found = {"task": model.problem.name, "metric": model.problem.metric, "sentence": sentence}
-    return found | {name: about[name] for name in ("evaluation",) if name in about}
+    evaluation = model.about.get("evaluation", {})
+    found = {"task": model.problem.name, "metric": model.problem.metric, "networks": len(model.members)}
+    return found | {name: evaluation.get(name) for name in ("sentence", "rows", "scores", "controls")}
 
 
 def init(

@@ -122,6 +122,29 @@ def describe(task: TaskLike) -> Description:
     )
 
 
+def in_short(task: TaskLike) -> str:
+    """Return what a task is in four lines."""
+    graphs, schema, split = task.graphs, task.schema, task.splits[0]
+    many = f"{graphs.num_graphs:,} graphs, " if graphs.num_graphs > 1 else ""
+    what = "numbers" if graphs.y.is_floating_point() else f"{schema.outputs} classes"
+    widths = {
+        "features of nodes": schema.features,
+        "columns of categories of nodes": len(schema.vocabularies),
+        "features of edges": schema.edge_features,
+        "columns of categories of edges": len(schema.edge_vocabularies),
+        "features of graphs": schema.graph_features,
+    }
+    inputs = ", ".join(f"{width:,} {name}" for name, width in widths.items() if width)
+    parts = " / ".join(f"{len(getattr(split, part)):,}" for part in PARTS)
+    more = f" (the first of {len(task.splits)} splits)" if len(task.splits) > 1 else ""
+    return (
+        f"Task({task.name!r}: {many}{graphs.num_nodes:,} nodes, {graphs.num_edges:,} edges,\n"
+        f"     {what} of {task.level}s, {task.loss}, {task.metric},\n"
+        f"     {inputs},\n"
+        f"     train / val / test: {parts} {task.over}{more})"
+    )
+
+
 def _classes(task: TaskLike) -> Tensor | None:
     """Return the targets as classes, -1 without a label; None if targets are numbers, or if a row has several."""
     y = task.graphs.y

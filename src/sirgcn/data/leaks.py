@@ -131,7 +131,8 @@ def _follows(values: Floats, y: Any) -> bool:
     # Few different values rise with a target by chance.
     if different < MOSTLY * len(values):
         return False
-    return _is_linear(pd.Series(values).rank().to_numpy(), pd.Series(y).rank().to_numpy())
+    one, other = (np.asarray(pd.Series(numbers).rank(), dtype=np.float64) for numbers in (values, y))
+    return _is_linear(one, other)
 
 
 def _is_linear(values: Floats, y: Any) -> bool:

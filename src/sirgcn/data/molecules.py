@@ -76,6 +76,15 @@ def molecule(smiles: str) -> tuple[Ints, Ints, Ints] | None:
     return atoms, both, categories.repeat(2, axis=0)
 
 
+def is_molecule(smiles: str) -> bool:
+    """Return whether RDKit reads a text as a molecule with an atom."""
+    from rdkit import Chem, rdBase
+
+    with rdBase.BlockLogs():
+        found: Any = Chem.MolFromSmiles(smiles)
+    return found is not None and found.GetNumAtoms() > 0
+
+
 def murcko_scaffold(smiles: str) -> str:
     """Return the Bemis-Murcko scaffold of a readable molecule as SMILES: its rings and what joins them.
 

@@ -4,6 +4,7 @@ The rule knows a task by its `Facts` alone, never by its name. `docs/defaults.md
 measurements that chose it.
 """
 
+import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -56,12 +57,15 @@ class Candidate:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
-        return {
+        found = {
             "name": self.name,
             "network": self.config.to_dict(),
             "training": self.training.recorded(),
             "preparation": asdict(self.preparation),
         }
+        # Lists for tuples, as a file gives them back.
+        plain: dict[str, Any] = json.loads(json.dumps(found))
+        return plain
 
     def with_changes(self, network: dict[str, Any], training: dict[str, Any]) -> "Candidate":
         """The candidate with settings changed by their short names, and the training by the fields of `TrainConfig`."""

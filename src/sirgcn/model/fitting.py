@@ -17,7 +17,7 @@ from sirgcn.model.plan import Plan, make_plan
 from sirgcn.model.problem import Problem
 from sirgcn.model.seen import Seen, see
 from sirgcn.model.trials import Finished, Trial, Workshop
-from sirgcn.strict import Between, Count, Size, check_fields, check_name
+from sirgcn.strict import Between, Count, Size, check_arguments, check_fields, check_name
 
 Preset = Literal["fast", "good", "best"]
 
@@ -59,6 +59,8 @@ class FitSettings:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        # The ranges, too.
+        check_arguments(FitSettings, vars(self))
 
     def networks(self, task: Task) -> int:
         """How many networks are trained with settings that were chosen.

@@ -1,12 +1,14 @@
 """What a training needs, told before it runs: memory from a small pass through the network, time from first steps."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.data import Data
 
 from sirgcn.data.graphs import Graphs
 from sirgcn.data.task import Task
@@ -124,27 +126,36 @@ def seconds_per_epoch(network: nn.Module, task: Task, training: TrainConfig) -> 
     True
     """
     trainer = Trainer(network, task, training)
-    batches = task.num_batches("train", training.batch_size)
+    is_whole = task.over != "graphs"
     steps = []
     for place, batch in zip(range(_TIMED + 1), _repeated(task, training.batch_size), strict=False):
         started = perf_counter()
         trainer.step(batch)
+        if is_whole:
+            trainer.evaluate("val")
         # The first step also groups edges and allocates memory.
         if place:
             steps.append(perf_counter() - started)
-    seconds = batches * sum(steps) / len(steps)
-    at_once = None if training.batch_size is None else EVALUATED_AT_ONCE * training.batch_size
-    if evaluated := task.num_batches("val", at_once):
-        network.eval()
-        batch = next(task.batches("val", at_once))
-        started = perf_counter()
-        with torch.no_grad():
-            trainer.predict(batch)
-        seconds += evaluated * (perf_counter() - started)
-    return seconds
+    seconds = task.num_batches("train", training.batch_size) * sum(steps) / len(steps)
+    return seconds if is_whole else seconds + _seconds_to_evaluate(trainer, task, training)
 
 
-def _repeated(task: Task, batch_size: int | None):  # type: ignore[no-untyped-def]
+def _seconds_to_evaluate(trainer: Trainer, task: Task, training: TrainConfig) -> float:
+    """How long the validation graphs take, by timing one batch of them."""
+    size = training.eval_batch_size
+    if size is None and training.batch_size is not None:
+        size = EVALUATED_AT_ONCE * training.batch_size
+    batches = task.num_batches("val", size)
+    if not batches:
+        return 0.0
+    trainer.model.eval()
+    started = perf_counter()
+    with torch.no_grad():
+        trainer.predict(next(task.batches("val", size)))
+    return batches * (perf_counter() - started)
+
+
+def _repeated(task: Task, batch_size: int | None) -> Iterator[Data]:
     while True:
         yield from task.batches("train", batch_size)
 

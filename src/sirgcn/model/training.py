@@ -19,7 +19,7 @@ from sirgcn.engine.loop import Watcher
 from sirgcn.model.assessing import assess
 from sirgcn.model.calibration import calibrate, carve, outputs_of
 from sirgcn.model.card import card, report_html
-from sirgcn.model.controls import SECONDS, ControlSettings
+from sirgcn.model.controls import ControlSettings
 from sirgcn.model.fitted import Model
 from sirgcn.model.fitting import FitSettings, fit
 from sirgcn.model.folder import check_place, save
@@ -97,17 +97,10 @@ def train(task: Task, settings: TrainSettings | None = None) -> Model:
         "command": settings.command,
         "data": task.describe().to_dict(),
     }
-    model = replace(model, about=about)
-    controls = None
-    if settings.controls:
-        limit = settings.fit.time_limit
-        # Controls are quick beside the model, also where the model has little time.
-        seconds = SECONDS if limit is None else min(SECONDS, limit / 4)
-        controls = ControlSettings(seed=settings.fit.seed, seconds=seconds)
+    settings_of = {"settings": model.about.get("fit", {})}
+    controls = ControlSettings(seed=settings.fit.seed) if settings.controls else None
     found = assess(model, left, rows, controls, settings.say)
-    if found:
-        about["evaluation"] = found
-    return model
+    return replace(model, about=about | settings_of | ({"evaluation": found} if found else {}))
 
 
 def train_into(task: Task, folder: Path, settings: TrainSettings) -> Model:

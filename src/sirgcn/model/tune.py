@@ -19,7 +19,7 @@ from sirgcn.model.facts import Facts
 from sirgcn.model.fitting import FitSettings
 from sirgcn.model.seen import Seen, see
 from sirgcn.model.trials import Trial, Workshop
-from sirgcn.strict import Between, ConfigError, Count, Size, check_fields, from_dict
+from sirgcn.strict import Between, ConfigError, Count, Size, check_arguments, check_fields, from_dict
 
 STUDY = "study.db"
 """The file of the trials."""
@@ -49,6 +49,8 @@ class TuneSettings:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        # The ranges, too.
+        check_arguments(TuneSettings, vars(self))
 
 
 @dataclass(frozen=True)

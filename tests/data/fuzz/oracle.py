@@ -226,6 +226,11 @@ class Table:
 def read_text(data: bytes) -> Table:
     """Read a text file by RFC 4180, one character at a time."""
     data = data.removeprefix(b"\xef\xbb\xbf")
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        try:
+            data = data.decode("utf-16").encode("utf-8")
+        except UnicodeError:
+            raise Refused from None
     if b"\0" in data:
         raise Refused
     try:
@@ -237,6 +242,10 @@ def read_text(data: bytes) -> Table:
         raise Refused
     header, *rows = found
     names = [name.strip() for name in header]
+    counts = all(row[0] == str(place) for place, row in enumerate(rows))
+    if len(names) > 1 and names[0] == "" and "Unnamed: 0" not in names and counts:
+        # An index that pandas has written.
+        names[0] = "Unnamed: 0"
     if "" in names or len(set(names)) < len(names) or all(NUMBER.fullmatch(name) for name in names):
         raise Refused
     if any(len(row) != len(names) for row in rows):
