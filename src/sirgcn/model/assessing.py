@@ -45,7 +45,7 @@ def assess(
     >>> model = Model(Problem.of(task), (Member(config, build_net(config).eval()),))
     >>> found = assess(model, task, torch.empty(0, dtype=torch.int64), ControlSettings(("majority",)))
     >>> [control["title"] for control in found["controls"]]
-    ['Most frequent class, or mean']
+    ['Mean']
     """
     rows = rows_of(task, "test")
     if not len(rows):
