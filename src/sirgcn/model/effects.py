@@ -331,9 +331,7 @@ def column_effects(
     return found
 
 
-def _most_unusual(
-    columns: Sequence[NamedColumn], rows: Tensor, reference: Tensor, most: int
-) -> list[NamedColumn]:
+def _most_unusual(columns: Sequence[NamedColumn], rows: Tensor, reference: Tensor, most: int) -> list[NamedColumn]:
     """The columns that differ from the reference; of very many, those that differ most."""
     away = (rows.float() - reference.float()).abs().mean(0)
     distance = {column: float(away[column.first : column.first + column.width].max()) for column in columns}

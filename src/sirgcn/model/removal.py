@@ -78,9 +78,7 @@ def neighbourhood_of(model: Model, graphs: Graphs, row: int) -> Neighbourhood:
     if level == "graph":
         nodes, edges = torch.arange(whole.num_nodes), torch.arange(whole.num_edges)
         hops, of_graph = torch.zeros_like(nodes), batch.get("graph_attr")
-        return Neighbourhood(
-            level, whole, (), nodes + first, edges + first_edge, hops, 1, first, graph_attr=of_graph
-        )
+        return Neighbourhood(level, whole, (), nodes + first, edges + first_edge, hops, 1, first, graph_attr=of_graph)
     own = row - int(pointer[number])
     ends = whole.edge_index[:, own] if level == "edge" else torch.tensor([own])
     hops = _hops(whole, ends, reach)
@@ -101,7 +99,9 @@ def neighbourhood_of(model: Model, graphs: Graphs, row: int) -> Neighbourhood:
         # Every message reaches the explained node by way of the graph.
         reach = int(hops.max()) + 1
     local = tuple(place[ends].tolist())
-    return Neighbourhood(level, part, local, nodes + first, edges + first_edge, hops[nodes], reach, first, label_attr, walks)
+    return Neighbourhood(
+        level, part, local, nodes + first, edges + first_edge, hops[nodes], reach, first, label_attr, walks
+    )
 
 
 def _graph(
