@@ -452,9 +452,8 @@ def test_molecules_are_explained_by_atoms_and_bonds_by_their_elements() -> None:
     assert {frozenset((edge.source, edge.target)) for edge in found.edges} == {
         frozenset(pair) for pair in (("C1", "C2"), ("C2", "C3"), ("C3", "O4"))
     }
-    assert {"element", "bond type"} <= {name for name in (c.name for c in names_of(task)[1].columns)} | {
-        c.name for c in names_of(task)[1].edge_columns
-    }
+    names = names_of(task)[1]
+    assert {"element", "bond type"} <= {column.name for column in (*names.columns, *names.edge_columns)}
     assert found.nodes[0].node == "O4"
     ElementTree.fromstring(found.to_svg())
 

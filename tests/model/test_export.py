@@ -64,8 +64,11 @@ SCRIPTS: dict[str, dict[str, Any]] = PROGRAMS | {
     },
     "feed-forward": {"block": "skip", "encoder": "linear", "feed_forward": 2, "act": "gelu"},
     "feed-forward of GNN+": {
-        **{"block": "skip", "encoder": "linear", "feed_forward": 2},
-        **{"feed_forward_norm": "around", "conv_norm": False},
+        "block": "skip",
+        "encoder": "linear",
+        "feed_forward": 2,
+        "feed_forward_norm": "around",
+        "conv_norm": False,
     },
     **{f"jk {name}": {"block": "skip", "encoder": "linear", "jk": name} for name in ("cat", "max", "sum", "lstm")},
     "jk and pre_norm": {"block": "pre_norm", "encoder": "linear", "jk": "cat"},
@@ -85,15 +88,20 @@ SCRIPTS: dict[str, dict[str, Any]] = PROGRAMS | {
     "no residual, no activation": {"residual": False, "act": None, "norm": None},
     "random-walk encoding beside": {
         "schema": Schema(features=8, encodings=4, outputs=3),
-        **{"encoder": "linear", "positional": "random_walk", "pe_channels": 5, "pe_norm": True},
+        "encoder": "linear",
+        "positional": "random_walk",
+        "pe_channels": 5,
+        "pe_norm": True,
     },
     "laplacian encoding": {
         "schema": Schema(features=8, encodings=4, outputs=3),
-        **{"encoder": "linear", "positional": "laplacian"},
+        "encoder": "linear",
+        "positional": "laplacian",
     },
     "encoding of edges": {
         "schema": Schema(features=8, edge_features=4, edge_encodings=3, outputs=3),
-        **{"edge_encoder": "linear", "edge_pe_dim": 3},
+        "edge_encoder": "linear",
+        "edge_pe_dim": 3,
     },
     "encoding of categories of edges": {
         "schema": Schema(features=8, edge_vocabularies=(4, 2), edge_encodings=3, outputs=3),
@@ -111,7 +119,10 @@ SCRIPTS: dict[str, dict[str, Any]] = PROGRAMS | {
         "schema": Schema(
             vocabularies=(119, 5, 12, 12, 10, 6, 6, 2, 2), edge_vocabularies=(5, 6, 2), edge_encodings=0, outputs=3
         ),
-        **{"encoder": "atom", "edge_encoder": "bond", "virtual_node": True, "virtual_residual": True},
+        "encoder": "atom",
+        "edge_encoder": "bond",
+        "virtual_node": True,
+        "virtual_residual": True,
     },
 }
 del SCRIPTS["gcn"]

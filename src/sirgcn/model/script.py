@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -262,7 +263,7 @@ def _head(config: NetConfig, joined: int) -> list[tuple[int, int, bool]]:
 
 
 def _linears(widths: list[int], last_bias: bool) -> list[tuple[int, int, bool]]:
-    pairs = list(zip(widths[:-1], widths[1:], strict=True))
+    pairs = list(pairwise(widths))
     return [(*pair, True if place < len(pairs) - 1 else last_bias) for place, pair in enumerate(pairs)]
 
 
