@@ -180,7 +180,9 @@ def test_a_network_without_weights_of_edges_tries_the_nearest_edges(monkeypatch:
     assert set(direct) <= set(chosen.places)
 
 
-@pytest.mark.parametrize("options", [{"gated": True}, {"context": "sum"}, {"schema": EDGES}, {"sigma_layers": 1}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"gated": True}, {"context": "sum"}, {"schema": EDGES}, {"sigma_layers": 1}], ids=str
+)
 def test_the_messages_of_a_node_add_up_to_the_output_of_its_layer(options: dict[str, Any]) -> None:
     model = small_model(**options)
     graphs = graphs_for(model)
