@@ -89,7 +89,7 @@ def _tell(task: "Task") -> None:
     targets = ", ".join(task.details["preprocessing"].targets)
     sizes = ", ".join(f"{found.sizes[name]:,} {name}" for name in ("graphs", "nodes", "edges"))
     lines = [f"{found.name}: {sizes}; predicts {targets} of every {task.level}, measured by {task.metric}"]
-    blocks = {
+    blocks: dict[str, Mapping[str, Any]] = {
         "inferred": found.inferred,
         "columns": found.columns,
         "left out": found.left_out,

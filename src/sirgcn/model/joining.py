@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from sirgcn.data.tables.columns import Dropped, Frame
+from sirgcn.data.tables.columns import Dropped, Frame, joined
 from sirgcn.data.tables.read import read_frame
-from sirgcn.data.tables.text import ArrowText, PlainText, join_text
 from sirgcn.model.fitted import Model
 from sirgcn.strict import ConfigError
 
@@ -43,18 +41,9 @@ def _read_known(model: Model, tables: Mapping[str, Any], name: str) -> Frame:
 def _below(new: Frame, known: Frame) -> Frame:
     """The rows of one table and below them those of another, with the columns that both have."""
     names = [name for name in new.columns if name in known.columns]
-    columns = {name: _joined(name, new.columns[name], known.columns[name]) for name in names}
+    for name in names:
+        if isinstance(new.columns[name], pd.Series) != isinstance(known.columns[name], pd.Series):
+            raise ConfigError(f"known: expected files of the same format as the new ones, got others for {name!r}")
     # Rows keep their numbers in the new table; those of the other table are counted on.
-    first = int(new.rows.max(initial=0))
-    index = None
-    if new.index is not None and known.index is not None:
-        index = new.index.append(known.index)
-    return replace(new, columns=columns, rows=np.append(new.rows, known.rows + first), index=index)
-
-
-def _joined(name: str, new: Any, known: Any) -> Any:
-    if isinstance(new, ArrowText | PlainText) and isinstance(known, ArrowText | PlainText):
-        return join_text([new, known])
-    if isinstance(new, pd.Series) and isinstance(known, pd.Series):
-        return pd.concat([new, known], ignore_index=True)
-    raise ConfigError(f"known: expected files of the same format as the new ones, got another for the column {name!r}")
+    counted = replace(known.only(names), rows=known.rows + int(new.rows.max(initial=0)))
+    return joined([new.only(names), counted])

@@ -160,7 +160,7 @@ class _Stream:
 
     def _finished(self) -> list[dict[str, Any]]:
         """What is known of the pieces that are there. The file that says so is written last."""
-        found = []
+        found: list[dict[str, Any]] = []
         while (path := self._about(len(found))).exists():
             found.append(json.loads(path.read_bytes()))
         return found
