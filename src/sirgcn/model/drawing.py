@@ -164,7 +164,7 @@ def _number(drawing: Drawing, edge: DrawnEdge, places: Places) -> str:
         along = places[edge.target] - places[edge.source]
         across = np.array([-along[1], along[0]]) / (float(np.hypot(*along)) or 1.0)
         outwards = np.array([x, y]) - places.mean(0)
-        x, y = np.array([x, y]) + across * (20 if float(across @ outwards) >= 0 else -20)
+        x, y = np.array([x, y]) + across * (24 if float(across @ outwards) >= 0 else -24)
     return f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" class="small halo">{_signed(edge.effect)}</text>'
 
 
