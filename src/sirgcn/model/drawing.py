@@ -130,7 +130,7 @@ def _scaled(drawing: Drawing) -> tuple[Places, float, float]:
     largest = max(float(extent.max()), 1e-9)
     unit = max(48.0, min(92.0, 1000 / largest)) if drawing.labels_inside else min(175.0, 900 / largest)
     beside = 60.0 if drawing.labels_inside else 190.0
-    width = max(560.0, float(extent[0]) * unit + 2 * beside)
+    width = max(700.0, float(extent[0]) * unit + 2 * beside)
     inner = max(120.0, float(extent[1]) * unit + 90)
     centre = np.array([width / 2, 60 + inner / 2])
     return (places - (low + high) / 2) * unit + centre, width, 60 + inner + 92

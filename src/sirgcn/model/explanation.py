@@ -1,7 +1,7 @@
 """`Explanation`: what moved a prediction, as tables, JSON and a drawing."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from html import escape
 from typing import Any, Literal
 
@@ -142,8 +142,8 @@ class Explanation:
         """
         check_name("of", of, ("edges", "columns", "nodes"), exact=True)
         rows = [asdict(entry) for entry in getattr(self, of)]
-        known = {"edges": EdgeEffect, "columns": ColumnEffect, "nodes": NodeEffect}[of]
-        return pd.DataFrame(rows, columns=list(known.__dataclass_fields__))
+        known: dict[str, Any] = {"edges": EdgeEffect, "columns": ColumnEffect, "nodes": NodeEffect}
+        return pd.DataFrame(rows, columns=[entry.name for entry in fields(known[of])])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
@@ -193,8 +193,8 @@ class Explanation:
     @property
     def legend(self) -> str:
         """What the numbers of an effect mean, in one sentence."""
-        rings = "; rings: the same of a node" if self.nodes else ""
-        return f"numbers: what the prediction loses in {self.unit} when the edge is taken away{rings}"
+        circles = "; circles: the same of a node" if self.nodes else ""
+        return f"numbers: what the prediction loses in {self.unit} when the edge is taken away{circles}"
 
     def __str__(self) -> str:
         lines = [self.headline]

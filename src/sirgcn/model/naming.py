@@ -263,8 +263,7 @@ def names_of(source: Inputs | Task | Graphs, preprocessing: Preprocessing | None
         preprocessing: what made the inputs from tables.
     """
     graphs, details = _parts(source)
-    nodes = details.get("ids") if details.get("ids") is not None else ()
-    graph_ids = details.get("graph_ids") if details.get("graph_ids") is not None else ()
+    nodes, graph_ids = (_given(details.get(name)) for name in ("ids", "graph_ids"))
     if preprocessing is None:
         preprocessing = details.get("preprocessing")
     is_molecule = _is_molecule(graphs, preprocessing)
@@ -281,6 +280,12 @@ def names_of(source: Inputs | Task | Graphs, preprocessing: Preprocessing | None
     rows = _rows(graphs, nodes, graph_ids)
     names = Names(nodes, graph_ids, columns, edge_columns, graph_columns, directed, is_molecule, rows)
     return graphs, names
+
+
+def _given(ids: Any) -> Sequence[Any]:
+    """The ids, or none of them."""
+    found: Sequence[Any] = () if ids is None else ids
+    return found
 
 
 def _parts(source: Inputs | Task | Graphs) -> tuple[Graphs, dict[str, Any]]:
