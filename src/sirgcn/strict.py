@@ -171,7 +171,7 @@ def check_fields(config: Any) -> None:
     Traceback (most recent call last):
     sirgcn.strict.ConfigError: shuffle: expected true or false, got 'no'
     """
-    hints = get_type_hints(type(config))
+    hints = _fields_of(type(config))
     for entry in fields(config):
         value = getattr(config, entry.name)
         # A field may change its type: a float can be given as an int. A frozen dataclass has no other way to set it.
@@ -231,6 +231,7 @@ def _called(function: Callable[..., Any]) -> str:
     return function.__qualname__.removesuffix(".__init__")
 
 
+_fields_of: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 _hints = cache(partial(get_type_hints, include_extras=True))
 
 

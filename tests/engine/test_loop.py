@@ -127,6 +127,26 @@ def test_unlabelled_nodes_and_other_parts_do_not_teach() -> None:
     assert weights_sha256(train(task)[1]) == weights_sha256(train(other)[1])
 
 
+def test_held_out_nodes_of_an_inductive_task_do_not_teach_and_are_tested_with_all_their_edges() -> None:
+    task = node_task().as_inductive()
+    x = task.graphs.x.clone()
+    x[task.unseen[0]] += 1
+    other = replace(task, graphs=replace(task.graphs, x=x))
+    (outcome, model, trainer), (changed, moved, _) = train(task, selection="last"), train(other, selection="last")
+    assert weights_sha256(model) == weights_sha256(moved) != weights_sha256(train(node_task(), selection="last")[1])
+    assert outcome.metrics["train_loss"] == changed.metrics["train_loss"]
+    assert outcome.metrics["test_loss"] != changed.metrics["test_loss"]
+    model.eval()
+    with torch.no_grad():
+        for part, graphs in (("train", task.seen()[0]), ("test", task.graphs)):
+            rows = getattr(task.splits[0], part)
+            (batch,) = task.batches(part)  # type: ignore[arg-type]
+            output = model(graphs.x, graphs.edge_index)
+            kept = output[batch.index] if "index" in batch else output
+            loss = float(task.loss_function(kept, task.graphs.y[rows]))
+            assert trainer.evaluate(part)[part][0] == loss == outcome.metrics[f"{part}_loss"]  # type: ignore[index,arg-type]
+
+
 def test_learning_rate_warms_up_and_falls_on_a_plateau() -> None:
     # So small a rate changes the loss by less than torch's threshold of 1e-4; running statistics would change it more.
     settings: dict[str, Any] = {"schedule": "plateau", "patience": 1, "factor": 0.5, "norm": None}

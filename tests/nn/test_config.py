@@ -61,6 +61,7 @@ EVERYTHING: dict[str, Any] = {
     "pe_norm": True,
     "readout_layers": 2,
     "pool": "sum",
+    "graph_channels": 6,
     "head_channels": (8,),
     "head_norm": "layer",
     "out_bias": False,
@@ -105,6 +106,7 @@ def test_a_short_name_changes_one_setting(name: str) -> None:
         "edge_pe_dim": {"edge_channels": 2, "edge_encoder": "linear"},
         "positional": {"pe_dim": 4},
         "head_channels": {"pool": "sum"},
+        "graph_channels": {"pool": "sum"},
     }
     needed = together.get(name, {})
     value = not of().head.edge_scores if name == "edge_scores" else EVERYTHING[name]

@@ -5,6 +5,7 @@ from sirgcn.data.encodings import ENCODINGS, with_encodings
 from sirgcn.data.graphs import Graphs
 from sirgcn.data.losses import LOSSES, Loss
 from sirgcn.data.metrics import METRICS, Metric
+from sirgcn.data.named import split_from_ids, split_to_ids
 from sirgcn.data.schema import Schema
 from sirgcn.data.sets import (
     DATASETS,
@@ -53,6 +54,8 @@ __all__ = [
     "load",
     "load_tables",
     "pattern_task",
+    "split_from_ids",
+    "split_to_ids",
     "superpixel_task",
     "unique_signature",
     "unique_signature_task",

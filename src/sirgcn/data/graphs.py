@@ -40,6 +40,7 @@ class Graphs:
         edge_attr: edge features, float `[E, F]`, or categories, int64 `[E, C]`.
         pe: positional or structural encodings, float `[V, P]`.
         edge_pe: the same of edges, float `[E, P]`.
+        graph_attr: features of whole graphs, float `[G, F]`.
         node_ptr: int64 `[G + 1]`; None for a single graph.
         edge_ptr: int64 `[G + 1]`; None for a single graph.
 
@@ -64,6 +65,7 @@ class Graphs:
     edge_pe: Tensor | None = None
     node_ptr: Tensor | None = None
     edge_ptr: Tensor | None = None
+    graph_attr: Tensor | None = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -73,8 +75,8 @@ class Graphs:
         """Return PyG's graphs in flat form.
 
         Every graph has `x`, `edge_index` and `y`. Either all graphs have `edge_attr`, or none has it; the same holds
-        for `pe` and `edge_pe`. A single column of categories may have shape `[V]`. The target of a graph may be a
-        number, `[1]` or `[1, T]`.
+        for `pe`, `edge_pe` and `graph_attr`. A single column of categories may have shape `[V]`. The target of a graph
+        may be a number, `[1]` or `[1, T]`, and its `graph_attr` is `[F]` or `[1, F]`.
         """
         check_choice("level", level, get_args(Level))
         many = [graphs] if isinstance(graphs, Data) else list(graphs)
@@ -94,6 +96,7 @@ class Graphs:
             edge_attr=_optional("edge_attr", many, edges),
             pe=_optional("pe", many, nodes),
             edge_pe=_optional("edge_pe", many, edges),
+            graph_attr=_optional("graph_attr", many, torch.ones_like(nodes)),
             **pointers,
         )
 
@@ -139,6 +142,7 @@ class Graphs:
         if self.node_ptr is None and len(index) == 1:
             ptr = torch.tensor([0, self.num_nodes])
             batch = torch.zeros(self.num_nodes, dtype=torch.int64)
+            every |= self._of_graphs(index)
             return Data(edge_index=self.edge_index, y=self.y, batch=batch, ptr=ptr, num_graphs=1, **every)
         node_ptr, edge_ptr = self.pointers()
         first_node, first_edge = node_ptr[index], edge_ptr[index]
@@ -154,7 +158,12 @@ class Graphs:
             ptr=ptr,
             num_graphs=len(index),
             **{name: ranges[name].of(tensor) for name, tensor in every.items()},
+            **self._of_graphs(index),
         )
+
+    def _of_graphs(self, index: Tensor) -> dict[str, Tensor]:
+        """Return the features of the graphs `index`, if graphs have any."""
+        return {} if self.graph_attr is None else {"graph_attr": self.graph_attr.index_select(0, index)}
 
     def select(self, index: Tensor) -> "Graphs":
         """Return the graphs `index` (int64 `[B]`, in this order, at least one)."""
@@ -162,7 +171,7 @@ class Graphs:
         edges = self.pointers()[1].diff()[index]
         return replace(
             self,
-            **{name: found.get(name) for name in ("edge_index", "y", *_INPUTS)},
+            **{name: found.get(name) for name in ("edge_index", "y", "graph_attr", *_INPUTS)},
             node_ptr=found.ptr,
             edge_ptr=torch.cat([edges.new_zeros(1), edges.cumsum(0)]),
         )
@@ -209,6 +218,9 @@ def _check(graphs: Graphs) -> None:
         if encoding is not None:
             check_shape(name, encoding, (count, None), FLOATS)
             check_finite(name, encoding)
+    if graphs.graph_attr is not None:
+        check_shape("graph_attr", graphs.graph_attr, (graphs.num_graphs, None), FLOATS)
+        check_finite("graph_attr", graphs.graph_attr)
     rows = {"node": nodes, "edge": edges, "graph": graphs.num_graphs}[graphs.level]
     if getattr(graphs.y, "ndim", 1) == 2:
         check_shape("y", graphs.y, (rows, None), FLOATS)
@@ -313,8 +325,12 @@ def _column(tensor: Any) -> Any:
     return tensor.unsqueeze(1) if isinstance(tensor, Tensor) and tensor.dim() == 1 else tensor
 
 
+def _row(tensor: Any) -> Any:
+    return tensor.unsqueeze(0) if isinstance(tensor, Tensor) and tensor.dim() == 1 else tensor
+
+
 def _optional(name: str, graphs: Sequence[Data], rows: Tensor) -> Tensor | None:
-    parts = [_column(graph.get(name)) for graph in graphs]
+    parts = [_row(graph.get(name)) if name == "graph_attr" else _column(graph.get(name)) for graph in graphs]
     absent = [part is None for part in parts]
     if all(absent):
         return None

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -21,6 +22,9 @@ SAMPLE = 20_000
 
 # Values that repeat this often on average are categories rather than measurements.
 REPEATED = 4
+
+# A column rises or falls with a target if at least this share of the values of both are different.
+MOSTLY = 0.9
 
 # A column with a larger correlation to the target reveals it.
 SAME = 0.9999
@@ -52,15 +56,21 @@ def _columns(task: TaskLike) -> Iterator[tuple[str, Floats]]:
 
     Categories are given by their numbers. The input of a graph is the mean over its nodes.
     """
+    if task.graphs.graph_attr is not None:
+        of_graphs = task.details.get("columns", {}).get("graph", ())
+        yield from _named(of_graphs, task.graphs.graph_attr, "graph_attr")
     inputs = _inputs(task)
     if inputs is None:
         return
     table = "edge" if task.level == "edge" else "node"
     columns: Sequence[InputColumn] = task.details.get("columns", {}).get(table, ())
+    yield from _named(columns, inputs, "edge_attr" if task.level == "edge" else "x")
+
+
+def _named(columns: Sequence[InputColumn], inputs: Tensor, label: str) -> Iterator[tuple[str, Floats]]:
     if columns:
         yield from _table_columns(columns, inputs)
         return
-    label = "edge_attr" if task.level == "edge" else "x"
     for place in range(inputs.size(1)):
         yield f"{label}[:, {place}]", inputs[:, place].double().numpy()
 
@@ -114,6 +124,17 @@ def _separates(values: Floats, y: Any) -> bool:
 
 
 def _follows(values: Floats, y: Any) -> bool:
+    """Return whether a column is a linear function of the target, or rises or falls with it."""
+    if _is_linear(values, y):
+        return True
+    different = min(len(np.unique(values)), len(np.unique(y)))
+    # Few different values rise with a target by chance.
+    if different < MOSTLY * len(values):
+        return False
+    return _is_linear(pd.Series(values).rank().to_numpy(), pd.Series(y).rank().to_numpy())
+
+
+def _is_linear(values: Floats, y: Any) -> bool:
     spread = values.std() * y.std()
     if spread == 0:
         return False
@@ -178,7 +199,8 @@ def _graph_marks(graphs: Graphs) -> Tensor:
     if graphs.node_ptr is None:
         return mark.sum().reshape(1)
     total = torch.cat([mark.new_zeros(1), mark.cumsum(0)])
-    return _mix(total[graphs.node_ptr[1:]] - total[graphs.node_ptr[:-1]])
+    found = _mix(total[graphs.node_ptr[1:]] - total[graphs.node_ptr[:-1]])
+    return found if graphs.graph_attr is None else _mix(found + _row_marks(graphs.graph_attr))
 
 
 def _row_marks(x: Tensor) -> Tensor:

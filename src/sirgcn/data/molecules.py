@@ -1,8 +1,8 @@
 """Molecules as graphs. Atoms and bonds have the categories of the Open Graph Benchmark (Hu et al., 2020)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,3 +74,45 @@ def molecule(smiles: str) -> tuple[Ints, Ints, Ints] | None:
     categories = np.array([_categories(_BOND, bond) for bond in bonds], dtype=np.int64).reshape(-1, len(_BOND))
     both = np.stack([ends, ends[:, ::-1]], axis=1).reshape(-1, 2).T
     return atoms, both, categories.repeat(2, axis=0)
+
+
+def murcko_scaffold(smiles: str) -> str:
+    """Return the Bemis-Murcko scaffold of a readable molecule as SMILES: its rings and what joins them.
+
+    It is an empty text for a molecule without rings.
+    """
+    from rdkit import rdBase
+    from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
+
+    with rdBase.BlockLogs():
+        return str(MurckoScaffoldSmiles(smiles))  # type: ignore[no-untyped-call]
+
+
+MoleculeFeatures = Literal["morgan", "descriptors"]
+"""Features of whole molecules that RDKit computes: Morgan fingerprints, or its descriptors."""
+
+MOLECULE_FEATURES: tuple[MoleculeFeatures, ...] = get_args(MoleculeFeatures)
+
+MORGAN_BITS = 2048
+
+
+def molecule_features_of(smiles: Sequence[str], name: MoleculeFeatures) -> NDArray[np.float32]:
+    """Return features of readable molecules, float32 `[molecules, width]`.
+
+    - `"morgan"`: 2048 bits of the Morgan fingerprint of radius 2, which mark circles of up to two bonds around atoms.
+    - `"descriptors"`: every descriptor in RDKit's list, 0 where it is not defined for a molecule.
+    """
+    from rdkit import Chem, rdBase
+    from rdkit.Chem import Descriptors, rdFingerprintGenerator
+
+    read: Any = Chem.MolFromSmiles
+    with rdBase.BlockLogs():
+        if name == "morgan":
+            generator: Any = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=MORGAN_BITS)
+            rows = [generator.GetFingerprintAsNumPy(read(text)) for text in smiles]
+        else:
+            functions: Any = Descriptors.descList
+            rows = [np.array([function(found) for _, function in functions]) for found in map(read, smiles)]
+    found = np.stack(rows).astype(np.float64)
+    largest = float(np.finfo(np.float32).max)
+    return np.nan_to_num(found, posinf=largest, neginf=-largest).clip(-largest, largest).astype(np.float32)

@@ -20,6 +20,7 @@ class Schema:
         edge_vocabularies: the number of categories of each column of the edges.
         encodings: the width of the positional or structural encodings.
         edge_encodings: the same of edges.
+        graph_features: the width of the features of whole graphs; 0 if there are none.
         outputs: the number of outputs per row: of classes, of tasks, or 1.
 
     >>> Schema(vocabularies=(28,), edge_vocabularies=(4,)).outputs
@@ -34,6 +35,7 @@ class Schema:
     outputs: int = 1
     # Left out of the text of a schema, so that the hash of the splits of all other data stays what it was.
     edge_encodings: int = field(default=0, repr=False)
+    graph_features: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self)

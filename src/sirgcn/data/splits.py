@@ -68,6 +68,186 @@ class Split:
                 part.append(rows)
         return cls(*(torch.from_numpy(np.sort(np.concatenate(part))) for part in parts))
 
+    @classmethod
+    @checked
+    def by_group(
+        cls,
+        group: Tensor,
+        seed: int = 0,
+        fractions: tuple[float, float, float] = (0.6, 0.2, 0.2),
+        strata: Tensor | None = None,
+    ) -> "Split":
+        """Draw a random split that keeps all items of a group in one part.
+
+        Groups are dealt in random order, each to the part that lacks most of what the group holds, so that the parts
+        come near to the fractions, also class by class.
+
+        Args:
+            group: the number of each item's group, int64 `[count]`; -1 leaves an item out.
+            seed: the seed of the order.
+            fractions: the wanted fractions of the items.
+            strata: the class of each item, int64 `[count]`; -1 leaves an item out.
+
+        >>> split = Split.by_group(torch.tensor([0, 0, 1, 1, 2, 2, 3, 3, 4, 4]))
+        >>> len(split.train), len(split.val), len(split.test)
+        (6, 2, 2)
+        """
+        _check_fractions(fractions)
+        part = _deal(group, np.array(fractions), seed, strata)
+        return cls(*(torch.from_numpy(np.flatnonzero(part == number)) for number in range(3)))
+
+    @classmethod
+    @checked
+    def largest_first(cls, group: Tensor, fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)) -> "Split":
+        """Return the split that keeps groups together: the largest groups go to train, the rarest to the test part.
+
+        It is the scaffold split of MoleculeNet, where a group is a scaffold. The groups go to train until it is full,
+        then to val, then to test.
+
+        Args:
+            group: the number of each item's group, int64 `[count]`; -1 leaves an item out.
+            fractions: the largest fractions of train and val; test has the rest.
+
+        >>> Split.largest_first(torch.tensor([0, 1, 1, 1, 2]), (0.6, 0.2, 0.2)).train.tolist()
+        [1, 2, 3]
+        """
+        _check_fractions(fractions)
+        check_shape("group", group, (None,), (torch.int64,))
+        code = group.numpy()
+        items = np.flatnonzero(code >= 0)
+        items = items[np.argsort(code[items], kind="stable")]
+        groups = np.split(items, np.flatnonzero(np.diff(code[items])) + 1)
+        ends = fractions[0] * len(items) + 1e-9, (fractions[0] + fractions[1]) * len(items) + 1e-9
+        parts: tuple[list[int], ...] = ([], [], [])
+        for members in sorted(groups, key=lambda members: (len(members), members[0]), reverse=True):
+            if len(parts[0]) + len(members) <= ends[0]:
+                part = 0
+            else:
+                part = 1 if len(parts[0]) + len(parts[1]) + len(members) <= ends[1] else 2
+            parts[part].extend(members.tolist())
+        return cls(*(torch.tensor(sorted(part), dtype=torch.int64) for part in parts))
+
+    @classmethod
+    @checked
+    def by_time(cls, time: Tensor, fractions: tuple[float, float, float] = (0.6, 0.2, 0.2)) -> "Split":
+        """Return the split where the oldest items train and the newest test. Items of one time are in one part.
+
+        Args:
+            time: the time of each item, float64 `[count]`; NaN leaves an item out.
+            fractions: the wanted fractions of the items.
+
+        >>> split = Split.by_time(torch.tensor([5.0, 1.0, 2.0, 3.0, 4.0], dtype=torch.float64))
+        >>> split.train.tolist(), split.val.tolist(), split.test.tolist()
+        ([1, 2, 3], [4], [0])
+        """
+        _check_fractions(fractions)
+        check_shape("time", time, (None,), (torch.float64,))
+        values = time.numpy()
+        items = np.flatnonzero(~np.isnan(values))
+        items = items[np.argsort(values[items], kind="stable")]
+        val, test = _part_sizes(len(items), fractions)
+        # A part may begin only where the time changes.
+        starts = np.flatnonzero(np.diff(values[items])) + 1
+        wanted = [len(items) - val - test] * (fractions[1] > 0) + [len(items) - test] * (fractions[2] > 0)
+        if len(starts) < len(wanted):
+            raise DataError(f"expected at least {len(wanted) + 1} different times, got {len(starts) + 1}", "time")
+        ends = _nearest_starts(starts, wanted)
+        if fractions[1] == 0:
+            ends = [*ends, *ends] if ends else [len(items)] * 2
+        elif fractions[2] == 0:
+            ends = [*ends, len(items)]
+        return cls(*(torch.from_numpy(np.sort(part)) for part in np.split(items, ends)))
+
+    @classmethod
+    @checked
+    def folds(
+        cls, count: int, folds: int = 5, seed: int = 0, strata: Tensor | None = None, group: Tensor | None = None
+    ) -> "tuple[Split, ...]":
+        """Return the splits of a cross-validation: split k tests on fold k and validates on the next one.
+
+        Args:
+            count: the number of items.
+            folds: the number of folds, at least three.
+            seed: the seed of the folds.
+            strata: the class of each item, int64 `[count]`, which all folds get alike; -1 leaves an item out.
+            group: the number of each item's group, int64 `[count]`, whose items are all in one fold; -1 leaves an item
+                out.
+
+        >>> sorted(torch.cat([split.test for split in Split.folds(7, folds=3)]).tolist())
+        [0, 1, 2, 3, 4, 5, 6]
+        """
+        check_at_least(1, count=count)
+        check_at_least(3, folds=folds)
+        if group is None:
+            part = _shuffled_folds(count, folds, seed, strata)
+        else:
+            check_shape("group", group, (count,), (torch.int64,))
+            part = _deal(group, np.full(folds, 1 / folds), seed, strata)
+        masks = [torch.from_numpy(part == fold) for fold in range(folds)]
+        found = []
+        for fold in range(folds):
+            test, val = masks[fold], masks[(fold + 1) % folds]
+            found.append(cls.from_masks(torch.from_numpy(part >= 0) & ~test & ~val, val, test))
+        return tuple(found)
+
+
+def _deal(group: Tensor, shares: Any, seed: int, strata: Tensor | None) -> Any:
+    """Return the part of each item, -1 for none: groups are dealt so that parts come near to their shares."""
+    check_at_least(0, seed=seed)
+    check_shape("group", group, (None,), (torch.int64,))
+    strata = torch.zeros_like(group) if strata is None else strata
+    check_shape("strata", strata, group.shape, (torch.int64,))
+    code, label = group.numpy(), strata.numpy()
+    kept = (code >= 0) & (label >= 0)
+    _, member = np.unique(code[kept], return_inverse=True)
+    _, of_class = np.unique(label[kept], return_inverse=True)
+    wanted = np.flatnonzero(shares > 0)
+    size = np.bincount(member)
+    if len(size) < len(wanted):
+        raise DataError(f"expected at least {len(wanted)} groups, one for each part, got {len(size)}", "group")
+    classes = int(of_class.max()) + 1
+    held = np.bincount(member * classes + of_class, minlength=len(size) * classes).reshape(-1, classes)
+    # Each class counts alike, however rare it is.
+    held = held / held.sum(axis=0)
+    lacking = np.outer(shares, np.ones(classes))
+    part = np.empty(len(size), np.int64)
+    for number in np.random.Generator(np.random.PCG64(seed)).permutation(len(size)):
+        part[number] = wanted[np.argmax(lacking[wanted] @ held[number])]
+        lacking[part[number]] -= held[number]
+    for empty in np.setdiff1d(wanted, part):
+        donor = np.flatnonzero(part == np.bincount(part).argmax())
+        part[donor[size[donor].argmin()]] = empty
+    found = np.full(len(code), -1)
+    found[kept] = part[member]
+    return found
+
+
+def _shuffled_folds(count: int, folds: int, seed: int, strata: Tensor | None) -> Any:
+    """Return the fold of each item, -1 for none; the items of each class go to the folds in turn."""
+    check_at_least(0, seed=seed)
+    strata = torch.zeros(count, dtype=torch.int64) if strata is None else strata
+    check_shape("strata", strata, (count,), (torch.int64,))
+    rng = np.random.Generator(np.random.PCG64(seed))
+    order = rng.permutation(np.flatnonzero(strata.numpy() >= 0))
+    if len(order) < folds:
+        raise DataError(f"expected at least {folds} items, one for each fold, got {len(order)}", "folds")
+    order = order[np.argsort(strata.numpy()[order], kind="stable")]
+    found = np.full(count, -1)
+    found[order] = np.arange(len(order)) % folds
+    return found
+
+
+def _nearest_starts(starts: Any, wanted: list[int]) -> list[int]:
+    """Return the start nearest to each wanted one, all different and in order."""
+    found: list[int] = []
+    first = 0
+    for place, want in enumerate(wanted):
+        free = starts[first : len(starts) - (len(wanted) - 1 - place)]
+        nearest = int(np.abs(free - want).argmin())
+        found.append(int(free[nearest]))
+        first += nearest + 1
+    return found
+
 
 def _check_fractions(fractions: tuple[float, float, float]) -> None:
     # Written so that NaN is refused, too.

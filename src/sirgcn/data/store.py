@@ -33,7 +33,7 @@ Item = TypeVar("Item")
 # A header takes a few hundred bytes. A larger one comes from another program and is not parsed.
 _LARGEST_HEADER = 1 << 20
 _INTEGERS = (torch.uint8, torch.int16, torch.int32, torch.int64)
-_FIELDS = ("x", "edge_index", "y", "edge_attr", "pe", "edge_pe", "node_ptr", "edge_ptr")
+_FIELDS = ("x", "edge_index", "y", "edge_attr", "pe", "edge_pe", "node_ptr", "edge_ptr", "graph_attr")
 # The number of graphs whose edges are shifted at once, which bounds the memory beyond the edges themselves.
 _AT_ONCE = 512
 

@@ -32,6 +32,8 @@ class Task:
         version: which data these are exactly ("rebuilt ZINC-12k", "generated, seed 0").
         classes: the names of the classes, in the order of the outputs, if they have names.
         details: what a source adds, such as the preprocessing and ids of a user's tables.
+        unseen: for an inductive task one entry per split, the nodes (int64) that training does not see, see
+            `as_inductive`; empty if training sees the whole graph.
 
     >>> from sirgcn.data import hetero_edge_count_task
     >>> task = hetero_edge_count_task(c=2, num_graphs=10)
@@ -50,6 +52,8 @@ class Task:
     version: str = ""
     classes: tuple[str, ...] = ()
     details: dict[str, Any] = field(default_factory=dict)
+    unseen: tuple[Tensor, ...] = ()
+    _seen: dict[int, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -96,7 +100,8 @@ class Task:
 
         If only some rows of the model have targets, `index` (int64) holds these rows, and `y` has as many entries. They
         are the nodes of the part in a single graph, or the labelled nodes of several graphs. Otherwise
-        `batch.get("index")` is None. The edges of an edge task are in `edge_label_index` `[2, rows]`.
+        `batch.get("index")` is None. The edges of an edge task are in `edge_label_index` `[2, rows]`,
+        and their features, if they have any, in `edge_label_attr`.
 
         Args:
             part: train, val or test.
@@ -114,10 +119,43 @@ class Task:
         if start >= self.num_batches(part, batch_size, split):
             return
         if self.over != "graphs":
-            yield self._labelled(self.graphs.batch(), items)
+            graphs, place = self.seen(split) if part == "train" else (self.graphs, None)
+            yield self._labelled(graphs.batch(), items if place is None else place[items])
             return
         for chunk in items.split(batch_size or len(items))[start:]:
             yield self._labelled(self.graphs.batch(chunk), None)
+
+    def seen(self, split: int = 0) -> tuple[Graphs, Tensor | None]:
+        """Return the graph that training sees, and the place in it of every node of `graphs`, -1 for unseen nodes.
+
+        The places are None if training sees the whole graph.
+        """
+        if not self.unseen:
+            return self.graphs, None
+        if split not in self._seen:
+            self._seen[split] = without_nodes(self.graphs, self.unseen[split])
+        found: tuple[Graphs, Tensor] = self._seen[split]
+        return found
+
+    def as_inductive(self) -> "Task":
+        """Return the task in its inductive form: training sees neither the nodes of val and test nor their edges.
+
+        Validation and test use the whole graph, as predictions for new nodes do.
+
+        >>> from sirgcn.data import Graphs, Schema, Split
+        >>> path = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+        >>> graphs = Graphs(torch.eye(4), path, torch.tensor([0, 1, 0, 1]), "node")
+        >>> split = Split(torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([3]))
+        >>> task = Task("path", graphs, Schema(4, outputs=2), (split,), "cross_entropy", "accuracy").as_inductive()
+        >>> [next(task.batches(part)).num_edges for part in ("train", "test")]
+        [1, 4]
+        """
+        if self.over != "nodes":
+            said = "training sees no other graph anyway" if self.over == "graphs" else "its targets are of edges"
+            raise DataError(
+                f"expected one graph with targets of nodes to hide nodes from training; {said}", "inductive"
+            )
+        return replace(self, unseen=tuple(torch.cat([split.val, split.test]) for split in self.splits))
 
     def _items(self, part: Part, batch_size: int | None, split: int) -> Tensor:
         check_choice("part", part, PARTS)
@@ -136,7 +174,9 @@ class Task:
             rows = (known if known.dim() == 1 else known.any(1)).nonzero().squeeze(1)
         if self.level == "edge":
             batch.edge_label_index = batch.edge_index[:, rows]
-        elif len(rows) < len(batch.y):
+            if batch.get("edge_attr") is not None:
+                batch.edge_label_attr = batch.edge_attr[rows]
+        elif not torch.equal(rows, torch.arange(len(batch.y))):
             batch.index = rows
         batch.y = batch.y[rows]
         return batch
@@ -160,7 +200,9 @@ class Task:
         missing = torch.nan if self.graphs.y.is_floating_point() else -1
         y = self.graphs.y.masked_fill(~rows.view(-1, *[1] * (self.graphs.y.dim() - 1)), missing)
         kept = Split(train, val, train.new_empty(0))
-        return replace(self, graphs=replace(self.graphs, y=y), splits=(kept,) * len(self.splits))
+        # In an inductive task, the test nodes stay unseen.
+        unseen = (self.unseen[split],) * len(self.splits) if self.unseen else ()
+        return replace(self, graphs=replace(self.graphs, y=y), splits=(kept,) * len(self.splits), unseen=unseen)
 
     def describe(self) -> Description:
         """Return sizes, degrees, labels, homophily, missing values and warnings."""
@@ -178,11 +220,13 @@ def _check(task: Task) -> None:
         _check_inputs(field_name, tensor, width, vocabularies)
     _check_inputs("pe", graphs.pe, schema.encodings, ())
     _check_inputs("edge_pe", graphs.edge_pe, schema.edge_encodings, ())
+    _check_inputs("graph_attr", graphs.graph_attr, schema.graph_features, ())
     _check_targets(task)
     if not task.splits:
         raise DataError("expected at least one split, got none", "splits")
     for number, split in enumerate(task.splits):
         _check_split(f"splits[{number}]", split, _count(task), task)
+    _check_unseen(task)
 
 
 def _count(task: Task) -> int:
@@ -275,6 +319,31 @@ def _check_split(name: str, split: Split, count: int, task: Task) -> None:
     for part, items in parts.items():
         if len(items) and not _any_label(task, items):
             raise DataError("expected labelled items, got none", part)
+
+
+def _check_unseen(task: Task) -> None:
+    if not task.unseen:
+        return
+    if task.over != "nodes" or len(task.unseen) != len(task.splits):
+        raise DataError(f"expected nodes of one graph for each of {len(task.splits)} splits", "unseen")
+    for number, (nodes, split) in enumerate(zip(task.unseen, task.splits, strict=True)):
+        name = f"unseen[{number}]"
+        check_shape(name, nodes, (None,), (torch.int64,))
+        check_range(name, nodes, 0, task.graphs.num_nodes)
+        both = split.train[torch.isin(split.train, nodes)]
+        if len(both):
+            raise DataError(f"expected no training node, got {int(both[0])}", name, value=int(both[0]))
+
+
+def without_nodes(graphs: Graphs, unseen: Tensor) -> tuple[Graphs, Tensor]:
+    """Return one graph without some nodes and their edges, and the new place of every node, -1 for those left out."""
+    keep = torch.ones(graphs.num_nodes, dtype=torch.bool)
+    keep[unseen] = False
+    place = torch.where(keep, keep.cumsum(0) - 1, -1)
+    edges = keep[graphs.edge_index].all(0)
+    of_nodes = {name: value[keep] for name in ("x", "y", "pe") if (value := getattr(graphs, name)) is not None}
+    of_edges = {name: value[edges] for name in ("edge_attr", "edge_pe") if (value := getattr(graphs, name)) is not None}
+    return replace(graphs, edge_index=place[graphs.edge_index[:, edges]], **of_nodes, **of_edges), place
 
 
 def _any_label(task: Task, items: Tensor) -> bool:

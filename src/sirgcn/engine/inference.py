@@ -7,8 +7,37 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from sirgcn.data.graphs import Level
 from sirgcn.data.splits import Part
 from sirgcn.data.task import Task
+
+
+def call(model: nn.Module, batch: Data, level: Level, graph: Any = None) -> Tensor:
+    """The outputs of a model for a batch of `Graphs.batch`, one row for each node, edge or graph.
+
+    Args:
+        model: see `Trainer`.
+        batch: the batch, on the device of the model.
+        level: what an output belongs to.
+        graph: what the model reads in place of the edges; None for the edges themselves.
+
+    >>> from sirgcn import SIRNet
+    >>> from sirgcn.data import load
+    >>> task = load("hetero_edge_count", c=2, num_graphs=4)
+    >>> model = SIRNet.of(2, 8, 1, num_layers=1, encoder="embedding", pool="sum")
+    >>> call(model, task.graphs.batch(), "graph").shape
+    torch.Size([4, 1])
+    """
+    inputs = {name: batch[name] for name in ("edge_attr", "pe", "edge_pe", "graph_attr") if batch.get(name) is not None}
+    if level == "edge":
+        is_whole = batch.get("edge_label_index") is None
+        inputs["edge_label_index"] = batch.edge_index if is_whole else batch.edge_label_index
+        features = batch.get("edge_attr" if is_whole else "edge_label_attr")
+        if features is not None:
+            inputs["edge_label_attr"] = features
+    edges = batch.edge_index if graph is None else graph
+    output: Tensor = model(batch.x, edges, batch=batch.batch, batch_size=batch.num_graphs, **inputs)
+    return output
 
 
 class Inference:
@@ -31,17 +60,13 @@ class Inference:
         precision: Literal["float32", "bfloat16"] = "float32",
     ) -> None:
         self.model, self.task, self.split, self.device, self.precision = model, task, split, device, precision
-        self._prepared: Any = None
+        self._prepared: dict[int, Any] = {}
 
     def predict(self, batch: Data) -> tuple[Tensor, Tensor]:
         """The model's output for the labelled rows of a batch, and their targets."""
         batch = batch.to(self.device)
-        inputs = {name: batch[name] for name in ("edge_attr", "pe", "edge_pe") if batch.get(name) is not None}
-        if self.task.level == "edge":
-            labelled = batch.get("edge_label_index")
-            inputs["edge_label_index"] = batch.edge_index if labelled is None else labelled
         with self._autocast():
-            output = self.model(batch.x, self._graph(batch), batch=batch.batch, batch_size=batch.num_graphs, **inputs)
+            output = call(self.model, batch, self.task.level, self._graph(batch))
         index = batch.get("index")
         return (output if index is None else output[index]), batch.y
 
@@ -66,9 +91,10 @@ class Inference:
         prepare: Callable[..., Any] | None = getattr(self.model, "prepare", None)
         if self.task.over == "graphs" or prepare is None:
             return batch.edge_index
-        if self._prepared is None:
-            self._prepared = prepare(batch.x, batch.edge_index)
-        return self._prepared
+        # By the number of nodes: training may see fewer of them than validation and test do.
+        if len(batch.x) not in self._prepared:
+            self._prepared[len(batch.x)] = prepare(batch.x, batch.edge_index)
+        return self._prepared[len(batch.x)]
 
     @torch.no_grad()
     def evaluate(self, parts: tuple[Part, ...], batch_size: int | None) -> dict[Part, tuple[float, float]]:
@@ -91,12 +117,20 @@ class Inference:
         return total / max(1, labels), self.task.metric_function(outputs, targets)
 
     def _evaluate_rows(self, parts: tuple[Part, ...]) -> dict[Part, tuple[float, float]]:
-        """The parts of a single graph, which share one forward pass."""
+        """The parts of a single graph, which share one forward pass where they see the same nodes."""
         split = self.task.splits[self.split]
-        output, target = self.predict(self.task.graphs.batch())
+        whole = tuple(part for part in parts if part != "train" or not self.task.unseen)
         found: dict[Part, tuple[float, float]] = {}
+        if whole:
+            output, target = self.predict(self.task.graphs.batch())
         for part in parts:
-            rows = getattr(split, part).to(self.device)
-            loss = float(self.task.loss_function(output[rows], target[rows]))
-            found[part] = loss, self.task.metric_function([output[rows].float().cpu()], [target[rows].cpu()])
+            if part in whole:
+                rows = getattr(split, part).to(self.device)
+                found[part] = self._scores(output[rows], target[rows])
+            else:
+                found[part] = self._scores(*self.predict(next(self.task.batches(part, split=self.split))))
         return found
+
+    def _scores(self, output: Tensor, target: Tensor) -> tuple[float, float]:
+        loss = float(self.task.loss_function(output, target))
+        return loss, self.task.metric_function([output.float().cpu()], [target.cpu()])

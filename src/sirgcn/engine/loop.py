@@ -87,9 +87,10 @@ class Trainer:
     r"""Trains a model on a task: AdamW on :math:`\ell + \lambda_1 \|\theta\|_1 + \lambda_2 \|\theta\|_2^2`.
 
     Args:
-        model: called as `model(x, edge_index, edge_attr=, batch=, batch_size=, pe=, edge_pe=)`. It returns one output
-            per row of the task. A model with a method `prepare(x, edge_index)` receives its result in place of the
-            edges; it is called once for a single graph. A model with a method
+        model: called as `model(x, edge_index, edge_attr=, batch=, batch_size=, pe=, edge_pe=, graph_attr=)`, with those
+            of them that the data have. It returns one output per row of the task. A model with a method
+            `prepare(x, edge_index)` receives its result in place of the edges; it is called once for a single graph
+            (and once for the part that training sees of it). A model with a method
             `objective(x, edge_index, rows, target, loss)` is trained on that in place of the loss.
         task: the data, loss and metric. The test part is read once, at the end, with the selected weights.
         config: the protocol.
@@ -412,6 +413,7 @@ def _at_least_0(hint: type, value: Any, name: str) -> Any:
 def splits_sha256(task: Task) -> str:
     """A hash of the schema and of the parts of all splits. With that of the graphs it covers all that is trained on."""
     rows = {f"{number}.{part}": getattr(split, part) for number, split in enumerate(task.splits) for part in PARTS}
+    rows |= {f"{number}.unseen": nodes for number, nodes in enumerate(task.unseen)}
     return sha256_of(str(task.schema), rows)
 
 

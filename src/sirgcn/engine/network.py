@@ -138,7 +138,7 @@ def default_config(task: Task) -> NetConfig:
     if schema.edge_encodings:
         options |= {"edge_pe_dim": schema.edge_encodings, "edge_encoder": options.get("edge_encoder", "constant")}
     if task.level == "graph":
-        options |= {"pool": "mean", "readout_layers": 2}
+        options |= {"pool": "mean", "readout_layers": 2, "graph_channels": schema.graph_features}
     in_channels = schema.features or schema.vocabularies
     return NetConfig.of(in_channels, 128, schema.outputs, num_layers=3, **options)
 
@@ -183,6 +183,8 @@ def _net_config(experiment: Experiment, model: ModelConfig, task: Task, options:
         config = config.with_options(variant=experiment.variant)
     if "delta" in conv.options and "delta" not in known and set(known.get("scalers", ())) - {"identity"}:
         config = config.with_options(conv_options={"delta": mean_log_degree(task)})
+    if task.schema.graph_features and config.readout.pool is not None:
+        config = config.with_options(graph_channels=task.schema.graph_features)
     if task.level == "edge":
         config = config.with_options(pool=None, out_channels=task.schema.outputs, edge_scores=True)
     _check_walks(config, task, f"{experiment.name}: {model.title}")
@@ -220,6 +222,8 @@ def readable(experiment: Experiment, model: ModelConfig, task: Task) -> Task:
 def _network_config(model: ModelConfig, task: Task, where: str) -> NetworkConfig:
     network, schema = find_network(str(model.network)), task.schema
     has_more = schema.edge_features or schema.edge_vocabularies or schema.encodings
+    if task.unseen:
+        raise ConfigError(f"{where}: {network.name} reads all nodes in training, got the inductive data {task.name}")
     if task.over != "nodes" or not schema.features or has_more:
         raise ConfigError(
             f"{where}: {network.name} reads the numbers at the nodes of one graph, got the data {task.name}"

@@ -151,6 +151,7 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "pe_norm": ("context", "pe_norm"),
     "readout_layers": ("readout", "layers"),
     "pool": ("readout", "pool"),
+    "graph_channels": ("readout", "graph_channels"),
     "head_channels": ("head", "channels"),
     "head_norm": ("head", "norm"),
     "out_bias": ("head", "bias"),

@@ -21,6 +21,8 @@ from sirgcn.nn.context import RandomFeatures, SIRReadout, VirtualNode, make_norm
 from sirgcn.nn.convs import find_conv, make_conv
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.encoder import PositionalEncoder, check_features, encoded_edges, make_edge_encoder, make_encoder
+from sirgcn.nn.linear import Linear
+from sirgcn.nn.parts import EdgeConfig
 from sirgcn.nn.sharing import run_shared
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.calls import is_compiling, is_exporting, is_touched
@@ -73,6 +75,7 @@ class SIRNet(nn.Module):
         is_normed_last = block.type in ("pre_norm", "transformer")
         self.last_norm = make_norm(block.norm, joined) if is_normed_last else nn.Identity()
         self.readout, self.head = self._make_readout(joined)
+        self.graph_encoder = self._make_graph_encoder()
 
     @classmethod
     def of(cls, in_channels: Any, hidden_channels: int, out_channels: int, num_layers: int, **options: Any) -> "SIRNet":
@@ -133,14 +136,25 @@ class SIRNet(nn.Module):
 
     def _make_readout(self, in_channels: int) -> tuple[nn.Module, nn.Module]:
         readout, head, out_channels = self.config.readout, self.config.head, self.config.out_channels
-        widths = [in_channels, *[self.config.block.channels] * readout.layers]
-        if not head.channels:
+        channels = self.config.block.channels
+        widths = [in_channels, *[channels] * readout.layers]
+        hidden, beside = head.channels, channels if readout.graph_channels else 0
+        if beside and not hidden:
+            hidden = (channels,)
+        if not hidden:
             widths[-1] = out_channels
-        network = make_mlp(widths, self.act, None, head.bias or bool(head.channels))
+        network = make_mlp(widths, self.act, None, head.bias or bool(hidden))
         pooled: nn.Module = network if readout.pool is None else SIRReadout(network, readout.pool)
-        if not head.channels:
+        if not hidden:
             return pooled, nn.Identity()
-        return pooled, make_mlp([widths[-1], *head.channels, out_channels], self.act, head.norm, head.bias)
+        return pooled, make_mlp([widths[-1] + beside, *hidden, out_channels], self.act, head.norm, head.bias)
+
+    def _make_graph_encoder(self) -> nn.Module | None:
+        """What encodes the features of whole graphs, if there are any."""
+        width, block = self.config.readout.graph_channels, self.config.block
+        if not width:
+            return None
+        return nn.Sequential(Linear(width, block.channels), self.act, Dropout(block.dropout))
 
     def _check_width(self, width: int) -> None:
         """Refuse an encoder whose output cannot be added to that of a block."""
@@ -167,6 +181,7 @@ class SIRNet(nn.Module):
         batch_size: int | None = None,
         pe: Tensor | None = None,
         edge_pe: Tensor | None = None,
+        graph_attr: Tensor | None = None,
     ) -> Tensor:
         """Predictions `(|V|, out_channels)`, or `(B, out_channels)` where the readout pools.
 
@@ -180,6 +195,7 @@ class SIRNet(nn.Module):
             batch_size: the number of graphs; None reads it off `batch`, which `torch.export` cannot do.
             pe: the positional encoding, `(|V|, pe_dim)`.
             edge_pe: the encoding of the edges, `(|E|, edge_pe_dim)`, in the order of `edge_attr`.
+            graph_attr: the features of whole graphs, `(B, graph_channels)`.
         """
         # A learned row that all edges share leaves the values of a sparse adjacency to be weights.
         of_values = None if self.config.edges.type == "constant" else self.edge_dim
@@ -187,12 +203,13 @@ class SIRNet(nn.Module):
         self._check_inputs(x, edge_index, edge_attr, edge_weight, batch, pe)
         graph = self._graph(edge_index, x.size(0))
         batch, batch_size = _checked_batch(batch, batch_size, x)
+        self._check_graph_attr(graph_attr, batch_size)
         context = {"batch": batch} if "batch" in self.conv.extra_inputs else {}
         inputs = LayerInputs(graph, self._encoded_edges(edge_attr, edge_pe, graph), edge_weight, context)
         rows = run_shared(self, x, inputs)
         if rows is None:
             rows = Rows(self._run_blocks(self._encoded_nodes(x, pe), inputs, batch, batch_size))
-        return self._read_out(rows, batch, batch_size)
+        return self._read_out(rows, batch, batch_size, graph_attr)
 
     def has_own_steps(self) -> bool:
         """Whether a subclass or this instance replaces a step of `forward` that shared rows would leave out."""
@@ -220,6 +237,20 @@ class SIRNet(nn.Module):
             raise ValueError(f"pe: this model expects a {self.positional.encoding} encoding, got None")
         check_same_device(x, x, edge_index, edge_attr, edge_weight)
         check_devices({"x": x, "batch": batch, "pe": pe})
+
+    def _check_graph_attr(self, graph_attr: Tensor | None, batch_size: int) -> None:
+        width = self.config.readout.graph_channels
+        if graph_attr is None:
+            if width:
+                raise ValueError(f"graph_attr: this model expects {width} features per graph, got None")
+            return
+        if not width:
+            raise ValueError("graph_attr: this model reads no features of graphs, expected None")
+        # Without a comparison of the number of graphs, which an exporter would fix.
+        if graph_attr.dim() != 2 or graph_attr.size(1) != width:
+            raise ValueError(f"graph_attr: expected shape [graphs, {width}], got {list(graph_attr.shape)}")
+        if not is_exporting() and graph_attr.size(0) != batch_size:
+            raise ValueError(f"graph_attr: expected {batch_size} rows, one per graph, got {graph_attr.size(0)}")
 
     def _graph(self, edge_index: Graph, num_nodes: int) -> Graph:
         graph = edge_index if is_exporting() else as_neighbors(edge_index, num_nodes, num_nodes)
@@ -273,7 +304,7 @@ class SIRNet(nn.Module):
             outputs.append(h)
         return h if self.jk is None else self.jk(outputs)
 
-    def _read_out(self, rows: Rows, batch: Tensor, batch_size: int) -> Tensor:
+    def _read_out(self, rows: Rows, batch: Tensor, batch_size: int, graph_attr: Tensor | None) -> Tensor:
         network = self.readout.network if type(self.readout) is SIRReadout else self.readout
         can_stay_shared = type(self.last_norm) is nn.Identity and is_row_by_row(network)
         if rows.index is None or not can_stay_shared:
@@ -281,18 +312,22 @@ class SIRNet(nn.Module):
         if self.pool is None:
             return rows.map(self.readout).expand()
         h = rows.table if rows.index is None else rows
-        return self.head(self.readout(h, batch, dim_size=batch_size))
+        pooled = self.readout(h, batch, dim_size=batch_size)
+        if self.graph_encoder is not None and graph_attr is not None:
+            pooled = torch.cat([pooled, self.graph_encoder(graph_attr)], dim=-1)
+        return self.head(pooled)
 
 
 class EdgeNet(nn.Module):
-    r"""Scores of pairs of nodes from a network on nodes.
+    r"""Scores of pairs of nodes from a network on nodes, and from the features of the edge between them.
 
-    .. math:: s_{uv} = f([h_u \Vert h_v]), \qquad f \text{ an MLP with two layers}
+    .. math:: s_{uv} = f([h_u \Vert h_v \Vert e_{vu}]), \qquad f \text{ an MLP with two layers}
 
     Args:
         network: gives node features `(|V|, channels)`.
         channels: the width of these features.
         out_channels: the width of a score.
+        edges: how the features of the scored edges enter; None for pairs without features.
 
     >>> net = EdgeNet(SIRNet.of(3, 8, 8, num_layers=1), 8, 1)
     >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
@@ -300,16 +335,34 @@ class EdgeNet(nn.Module):
     torch.Size([1, 1])
     """
 
-    def __init__(self, network: nn.Module, channels: int, out_channels: int) -> None:
+    def __init__(self, network: nn.Module, channels: int, out_channels: int, edges: EdgeConfig | None = None) -> None:
         super().__init__()
         self.network = network
-        self.scorer = nn.Sequential(nn.Linear(2 * channels, channels), nn.ReLU(), nn.Linear(channels, out_channels))
+        self.edge_encoder: nn.Module | None = None
+        width = 0
+        if edges is not None and edges.type != "constant":
+            self.edge_encoder, encoded = make_edge_encoder(edges, channels)
+            width = encoded or 0
+        self.scorer = nn.Sequential(nn.Linear(2 * channels + width, channels), nn.ReLU())
+        self.scorer.append(nn.Linear(channels, out_channels))
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor, **inputs: Any) -> Tensor:
-        """Scores `(L, out_channels)` of the pairs `edge_label_index` `[2, L]`."""
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_label_index: Tensor,
+        edge_label_attr: Tensor | None = None,
+        **inputs: Any,
+    ) -> Tensor:
+        """Scores `(L, out_channels)` of the pairs `edge_label_index` `[2, L]` with features `edge_label_attr`."""
         h = self.network(x, edge_index, **inputs)
         source, target = edge_label_index
-        out: Tensor = self.scorer(torch.cat([h[target], h[source]], dim=-1))
+        parts = [h[target], h[source]]
+        if self.edge_encoder is not None:
+            if edge_label_attr is None:
+                raise ValueError("edge_label_attr: this model reads the features of the scored edges, got None")
+            parts.append(self.edge_encoder(edge_label_attr))
+        out: Tensor = self.scorer(torch.cat(parts, dim=-1))
         return out
 
 

@@ -194,6 +194,9 @@ class ReadoutConfig:
     Args:
         layers: the linear layers of the MLP; 0 for none.
         pool: `"sum"` or `"mean"` for graph tasks, None for node tasks.
+        graph_channels: the width of the features of whole graphs, given as `graph_attr` to `forward`; 0 for none. A
+            linear layer and the activation encode them, and they stand beside the pooled rows before the head, which
+            then has at least one hidden layer.
 
     >>> ReadoutConfig(layers=2, pool="sum").pool
     'sum'
@@ -201,9 +204,12 @@ class ReadoutConfig:
 
     layers: Count = 1
     pool: Literal["sum", "mean"] | None = None
+    graph_channels: Count = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.graph_channels and self.pool is None:
+            raise ConfigError("graph_channels: expected 0 with pool=None, because nodes are not pooled to graphs")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from torch_geometric.datasets import (
 )
 
 from sirgcn.data.sets import benchmarking, public
-from sirgcn.data.sets.moleculenet import moleculenet, scaffold_split
+from sirgcn.data.sets.moleculenet import moleculenet
+from sirgcn.data.splits import Split
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError
 from sirgcn.strict import ConfigError
@@ -452,7 +453,7 @@ def test_unreadable_molecules_are_counted_and_named(tmp_path: Path) -> None:
 def test_a_scaffold_is_in_one_part_only_and_the_rare_ones_test() -> None:
     scaffold = torch.from_numpy(RNG.integers(0, 12, 100) ** 2 // 12)
     scaffold = scaffold.unique(return_inverse=True)[1]
-    split = scaffold_split(scaffold)
+    split = Split.largest_first(scaffold)
     parts = [set(scaffold[getattr(split, part)].tolist()) for part in ("train", "val", "test")]
     assert sum(map(len, parts)) == len(set.union(*parts)) == int(scaffold.max()) + 1
     everything = torch.cat([split.train, split.val, split.test]).sort().values

@@ -14,7 +14,7 @@ from torch import Tensor
 from sirgcn.data.archives import open_gzip
 from sirgcn.data.files import digest, reading
 from sirgcn.data.graphs import Graphs
-from sirgcn.data.molecules import ATOM_VOCABULARIES, BOND_VOCABULARIES, molecule
+from sirgcn.data.molecules import ATOM_VOCABULARIES, BOND_VOCABULARIES, molecule, murcko_scaffold
 from sirgcn.data.schema import Schema
 from sirgcn.data.splits import Split
 from sirgcn.data.store import cache_root, cached, progress
@@ -111,37 +111,15 @@ def moleculenet(
         )
 
 
-def scaffold_split(scaffold: Tensor, fractions: tuple[float, float] = (0.8, 0.9)) -> Split:
-    """Return a split that keeps groups of molecules together.
-
-    The largest groups go to train until it is full, then to val, then to test.
-
-    Args:
-        scaffold: the group of each molecule, int64 `[G]`.
-        fractions: where train and val end, as fractions of all molecules.
-    """
-    groups = np.split(np.argsort(scaffold.numpy(), kind="stable"), np.cumsum(np.bincount(scaffold.numpy()))[:-1])
-    parts: tuple[list[int], ...] = ([], [], [])
-    ends = [fraction * len(scaffold) for fraction in fractions]
-    for group in sorted(groups, key=lambda group: (len(group), group[0]), reverse=True):
-        if len(parts[0]) + len(group) <= ends[0]:
-            part = 0
-        else:
-            part = 1 if len(parts[0]) + len(parts[1]) + len(group) <= ends[1] else 2
-        parts[part].extend(group.tolist())
-    return Split(*(torch.tensor(sorted(part), dtype=torch.int64) for part in parts))
-
-
 def _split(choice: Choice, scaffold: Tensor, seed: int) -> Split:
     check_choice("split", choice, get_args(Choice))
-    return scaffold_split(scaffold) if choice == "scaffold" else Split.draw(len(scaffold), seed, (0.8, 0.1, 0.1))
+    return Split.largest_first(scaffold) if choice == "scaffold" else Split.draw(len(scaffold), seed, (0.8, 0.1, 0.1))
 
 
 def _graphs(source: str, smiles: list[str]) -> dict[str, Tensor]:
     """Return the tensors of the graphs, the rows they come from, and the number of each molecule's scaffold."""
     try:
         from rdkit import rdBase
-        from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
     except ImportError as error:
         raise ImportError("molecules need RDKit: pip install 'sirgcn[chem]'") from error
     found: dict[int, tuple[Array, Array, Array]] = {}
@@ -152,8 +130,7 @@ def _graphs(source: str, smiles: list[str]) -> dict[str, Tensor]:
             made = molecule(text)
             if made is not None:
                 found[row] = made
-                scaffold = MurckoScaffoldSmiles(text)  # type: ignore[no-untyped-call]
-                groups.append(scaffolds.setdefault(scaffold, len(scaffolds)))
+                groups.append(scaffolds.setdefault(murcko_scaffold(text), len(scaffolds)))
     if len(found) < 0.9 * len(smiles):
         raise DataError(f"expected SMILES, {len(smiles) - len(found)} of {len(smiles)} are not", "smiles", source)
     atoms, ends, bonds = zip(*found.values(), strict=True)

@@ -320,6 +320,14 @@ class Dropped:
     lenient: bool = False
     rows: list[tuple[str, int, str, str, str]] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, on_error: str, path: Any) -> "Dropped":
+        """Return an empty list for what the caller wants of bad rows; only "skip" has a file for them."""
+        if (on_error == "skip") != (path is not None):
+            expected = "expected a file for the rows that are skipped, with on_error='skip' and only then"
+            raise DataError(expected, "dropped")
+        return cls(on_error == "skip")
+
     def refuse(self, error: DataError) -> None:
         """Raise the error, or note its row."""
         if not self.lenient:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sirgcn.data.schema import InputColumn
 from sirgcn.data.tables.columns import ColumnType, Frame, sort_names
+from sirgcn.data.tables.scaling import Scaling, fit_scaling
 from sirgcn.data.tables.text import Bools, Floats, Objects
 from sirgcn.data.validate import check_choice
 from sirgcn.strict import check_fields
@@ -27,8 +28,12 @@ MAX_CATEGORIES = 100
 class Column:
     r"""How one column of a table becomes features.
 
-    - Numbers, times and each place of a list become :math:`(x - m) / s`, with mean m and deviation s of the training
-      rows, and 0 if they are missing. Truth values stay 0 and 1.
+    - Numbers, times and each place of a list become :math:`(z - m) / s`, and 0 if they are missing. In general z is the
+      number x itself, and m and s are mean and deviation of the training rows.
+    - Numbers that are only 0 and 1 in the training rows, and truth values, stay as they are. Numbers of which nine in
+      ten are 0 are divided by the largest absolute value.
+    - Numbers have a heavy tail if the farthest one is more than thirty times as far from the median as half of them
+      are. Then :math:`z = \operatorname{asinh}((x - c) / q)` with median c and median distance q from it.
     - A category becomes a one-hot row, whose last entry is for other and missing values. If all columns of the table
       are categories, it becomes a number instead.
 
@@ -41,6 +46,8 @@ class Column:
         gaps: whether training had missing values. Columns other than categories then get one more feature, which is 1
             if the value is missing.
         rare: whether training had more categories than the limit. Then any other category is read as other.
+        centre: c, one per number; empty if none has a heavy tail.
+        spread: q, one per number, 0 for those without a heavy tail; empty if none has one.
 
     >>> Column("size", "numeric", mean=(3.0,), scale=(2.0,)).width
     1
@@ -55,9 +62,16 @@ class Column:
     categories: tuple[str, ...] = ()
     gaps: bool = False
     rare: bool = False
+    centre: tuple[float, ...] = ()
+    spread: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def scaling(self) -> Scaling:
+        """How the numbers of the column are scaled."""
+        return Scaling(*(np.array(part) for part in (self.mean, self.scale, self.centre, self.spread)))
 
     @property
     def width(self) -> int:
@@ -69,7 +83,7 @@ class Column:
         if self.type == "categorical":
             codes, unseen = self.codes(frame, unknown)
             return np.eye(self.width, dtype=np.float32)[codes], unseen
-        values, absent = self.values(frame)
+        values, absent = _values_of(frame, self.name, self.type)
         unseen = 0 if self.gaps else self._check_absent(frame, absent, unknown)
         found = self._scaled(frame, values, absent)
         return np.column_stack([found, absent.astype(np.float32)]) if self.gaps else found, unseen
@@ -79,7 +93,7 @@ class Column:
             expected = f"expected lists of {len(self.mean)} numbers, got {values.shape[1]}"
             raise frame.error(expected, self.name, 0, values.shape[1])
         with np.errstate(over="ignore"):
-            found = ((values - np.array(self.mean)) / np.array(self.scale)).astype(np.float32)
+            found = self.scaling.of(values).astype(np.float32)
         found[absent] = 0
         if not np.isfinite(found).all():
             place, column = np.argwhere(~np.isfinite(found))[0].tolist()
@@ -107,11 +121,6 @@ class Column:
         unseen = 0 if self.rare else int(other.sum())
         return codes, unseen + (0 if self.gaps else self._check_absent(frame, absent, unknown))
 
-    def values(self, frame: Frame) -> tuple[Floats, Bools]:
-        """Return the numbers `[rows, n]`, and where they are missing."""
-        values = frame.vectors(self.name) if self.type == "list" else frame.numbers(self.name, self.type)[:, None]
-        return values, np.asarray(np.isnan(values).any(axis=1))
-
     def _check_absent(self, frame: Frame, absent: Bools, unknown: Unknown) -> int:
         if unknown == "raise" and absent.any():
             expected = "expected a value as in all training rows, got none; unknown='other' accepts it"
@@ -135,17 +144,20 @@ def fit_column(
         names, counts = np.unique(here, return_counts=True)
         most = np.argsort(-counts, kind="stable")[:limit]
         return Column(name, column_type, categories=tuple(sort_names(names[most])), gaps=gone, rare=len(names) > limit)
-    empty = Column(name, column_type)
-    values, absent = empty.values(frame)
+    values, absent = _values_of(frame, name, column_type)
     rows = values[training & ~absent]
     gaps = bool(absent[training].any())
     if column_type == "boolean" or not standardise or len(rows) == 0:
         return Column(name, column_type, (0.0,) * values.shape[1], (1.0,) * values.shape[1], gaps=gaps)
-    mean, scale = rows.mean(axis=0), rows.std(axis=0)
-    # A constant has no deviation, although the rounding of its mean may produce one.
-    constant = (rows == rows[0]).all(axis=0)
-    mean, scale = np.where(constant, rows[0], mean), np.where(constant | (scale == 0), 1.0, scale)
-    return Column(name, column_type, tuple(mean.tolist()), tuple(scale.tolist()), gaps=gaps)
+    fitted = fit_scaling(rows)
+    mean, scale, centre, spread = (tuple(part.tolist()) for part in vars(fitted).values())
+    return Column(name, column_type, mean, scale, gaps=gaps, centre=centre, spread=spread)
+
+
+def _values_of(frame: Frame, name: str, column_type: ColumnType) -> tuple[Floats, Bools]:
+    """Return the numbers of a column `[rows, n]`, and where they are missing."""
+    values = frame.vectors(name) if column_type == "list" else frame.numbers(name, column_type)[:, None]
+    return values, np.asarray(np.isnan(values).any(axis=1))
 
 
 def _truth(frame: Frame, name: str) -> Objects:
@@ -176,8 +188,13 @@ def width_of(columns: Sequence[Column]) -> int:
     return 0 if as_categories(columns) else sum(column.width for column in columns)
 
 
-def encode(columns: Sequence[Column], frame: Frame, unknown: Unknown) -> tuple[Tensor, dict[str, int]]:
-    """Return the features of a table, and for each column the number of values that are not in the training rows."""
+def encode(
+    columns: Sequence[Column], frame: Frame, unknown: Unknown, one_hot: bool = False
+) -> tuple[Tensor, dict[str, int]]:
+    """Return the features of a table, and for each column the number of values that are not in the training rows.
+
+    With `one_hot`, a table of categories becomes numbers, too.
+    """
     check_choice("unknown", unknown, get_args(Unknown))
     for column in columns:
         if column.name not in frame.columns:
@@ -185,17 +202,15 @@ def encode(columns: Sequence[Column], frame: Frame, unknown: Unknown) -> tuple[T
             raise frame.error(f"expected this column, got {known}", column.name)
     if not columns:
         return torch.ones(len(frame), 1), {}
-    parts = [
-        column.codes(frame, unknown) if as_categories(columns) else column.features(frame, unknown)
-        for column in columns
-    ]
+    are_codes = as_categories(columns) and not one_hot
+    parts = [column.codes(frame, unknown) if are_codes else column.features(frame, unknown) for column in columns]
     unseen = {column.name: count for column, (_, count) in zip(columns, parts, strict=True) if count}
     return torch.from_numpy(np.column_stack([part for part, _ in parts])), unseen
 
 
-def input_columns(columns: Sequence[Column]) -> tuple[InputColumn, ...]:
+def input_columns(columns: Sequence[Column], one_hot: bool = False) -> tuple[InputColumn, ...]:
     """Return where the columns of a table stand among the inputs of a task."""
-    one_hot = not as_categories(columns)
+    one_hot = one_hot or not as_categories(columns)
     found, first = [], 0
     for column in columns:
         width = column.width if one_hot else 1
@@ -210,11 +225,20 @@ def _values(column: Column, one_hot: bool) -> tuple[str, ...]:
     return () if one_hot and column.type == "categorical" else (repr(column.name),)
 
 
+def _scale_words(column: Column) -> str:
+    mean, scale = column.mean[0], column.scale[0]
+    if column.spread and column.spread[0] > 0:
+        return f", heavy tail, asinh((x - {column.centre[0]:.4g}) / {column.spread[0]:.4g})"
+    if mean == 0:
+        return ", as it is" if scale == 1 else f", divided by {scale:.4g}"
+    return f", mean {mean:.4g}, deviation {scale:.4g}"
+
+
 def _way(column: Column) -> str:
     if column.type == "categorical":
         most = "most frequent " if column.rare else ""
         return f"categorical, {len(column.categories)} {most}categories and other or missing"
     words = {"time": "time in days", "list": f"list of {len(column.mean)}"}.get(column.type, column.type)
     if column.type in ("numeric", "time"):
-        words += f", mean {column.mean[0]:.4g}, deviation {column.scale[0]:.4g}"
+        words += _scale_words(column)
     return words + (", with a mark where missing" if column.gaps else "")

@@ -2,13 +2,15 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, NoReturn, get_args
 
+import numpy as np
 from torch import Tensor
 
 from sirgcn.data.graphs import Level
+from sirgcn.data.molecules import MOLECULE_FEATURES, MoleculeFeatures
 from sirgcn.data.splits import Split
 from sirgcn.data.tables.columns import COLUMN_TYPES, MISSING, ColumnType, Dropped, Frame
 from sirgcn.data.tables.features import MAX_CATEGORIES, Column, Unknown, encode, fit_column
@@ -20,8 +22,8 @@ from sirgcn.data.tables.text import WHITE, Bools
 from sirgcn.data.validate import DataError, check_choice
 from sirgcn.strict import check_fields, checked
 
-VERSION = 2
-"""The version of the JSON document. Version 1 called the type of a column its kind."""
+VERSION = 3
+"""The version of the JSON document. Version 2, without columns of graphs and heavy tails, is read, too."""
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 
@@ -41,6 +43,8 @@ class Preprocessing:
         missing: texts that stand for a missing value. Blanks always do.
         targets: the columns that hold the targets.
         classes: the names of the classes, in order; empty if targets are numbers.
+        graphs: the columns that become features of whole graphs.
+        molecules: the features that RDKit computes for each molecule; each is a column of `graphs`, too.
 
     >>> from sirgcn.data.tables.roles import Roles
     >>> preprocessing = Preprocessing("node", Roles(id="id"), (Column("size", "numeric", (2.0,), (1.0,)),))
@@ -59,27 +63,33 @@ class Preprocessing:
     missing: tuple[str, ...] = MISSING
     targets: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    graphs: tuple[Column, ...] = ()
+    molecules: tuple[MoleculeFeatures, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
 
     @checked
-    def apply(self, frame: Any, of: Literal["nodes", "edges"] = "nodes", unknown: Unknown = "raise") -> Tensor:
+    def apply(
+        self, frame: Any, of: Literal["nodes", "edges", "graphs"] = "nodes", unknown: Unknown = "raise"
+    ) -> Tensor:
         """Return the features of a table: float32 `[rows, width]`, or categories int64 `[rows, columns]`.
 
         Args:
             frame: a path, a pandas frame or anything else that `load_tables` reads as a table.
-            of: whether it is a table of nodes or of edges.
+            of: whether it is a table of nodes, of edges or of graphs.
             unknown: what happens to categories that are not in the training rows, and to missing values in a column
                 where training had none. "raise" refuses them with their name; "other" reads them as other or missing
                 values.
         """
-        return encode(self.columns(of), read_frame(frame, of, self.missing, Dropped()), unknown)[0]
+        found = read_frame(frame, of, self.missing, Dropped())
+        return encode(self.columns(of), found, unknown, one_hot=of == "graphs")[0]
 
-    def columns(self, of: Literal["nodes", "edges"]) -> tuple[Column, ...]:
+    def columns(self, of: Literal["nodes", "edges", "graphs"]) -> tuple[Column, ...]:
         """Return the columns of a table."""
-        check_choice("of", of, ("nodes", "edges"))
-        return self.nodes if of == "nodes" else self.edges
+        check_choice("of", of, ("nodes", "edges", "graphs"))
+        found: tuple[Column, ...] = getattr(self, of)
+        return found
 
     def to_json(self) -> str:
         """Return the preprocessing as JSON; `from_json` returns an equal one."""
@@ -92,8 +102,7 @@ class Preprocessing:
             found = json.loads(document, parse_constant=float)
         except (ValueError, RecursionError) as error:
             raise DataError(f"expected JSON, got: {error}", "preprocessing") from None
-        if not isinstance(found, dict) or found.get("version") != VERSION:
-            raise DataError(f"expected a preprocessing of version {VERSION}", "version")
+        found = _upgraded(found)
         names = [field.name for field in fields(cls)]
         _Reader(found, "preprocessing").keys(["version", *names])
         read = _Reader(found, "")
@@ -106,7 +115,29 @@ class Preprocessing:
             missing=read.strings("missing"),
             targets=read.strings("targets"),
             classes=read.strings("classes"),
+            graphs=tuple(_read_column(column) for column in read.objects("graphs")),
+            molecules=tuple(_read_molecule_features(name) for name in read.strings("molecules")),
         )
+
+
+def _upgraded(found: Any) -> dict[str, Any]:
+    """Return a document as one of the present version."""
+    version = found.get("version") if isinstance(found, dict) else None
+    if version == VERSION:
+        return dict(found)
+    if version == 2:
+        upgraded = {**found, "version": VERSION, "graphs": [], "molecules": []}
+        for table in ("nodes", "edges"):
+            columns = found.get(table) if isinstance(found.get(table), list) else []
+            new = [{**one, "centre": [], "spread": []} if isinstance(one, dict) else one for one in columns or ()]
+            upgraded[table] = new
+        return upgraded
+    raise DataError(f"expected a preprocessing of version 2 or {VERSION}", "version", value=version)
+
+
+def _read_molecule_features(name: Any) -> Any:
+    check_choice("molecules", name, MOLECULE_FEATURES)
+    return name
 
 
 class _Reader:
@@ -173,6 +204,8 @@ def _read_column(read: _Reader) -> Column:
         read.strings("categories"),
         read.truth("gaps"),
         read.truth("rare"),
+        read.numbers("centre"),
+        read.numbers("spread"),
     )
     _check_column(column, read)
     return column
@@ -183,12 +216,35 @@ def _check_column(column: Column, read: _Reader) -> None:
     size = {"list": len(column.scale), "categorical": 0}.get(column.type, 1)
     if not len(column.mean) == len(column.scale) == size:
         read.fail("mean", f"{size} numbers, and as many as scale")
+    _check_tails(column, read, size)
     if min(column.scale, default=1.0) <= 0:
         read.fail("scale", "numbers above 0")
     if len(set(column.categories)) < len(column.categories) or (column.categories and column.type != "categorical"):
         read.fail("categories", "every category once, of a categorical column")
     if any(not name or name != name.strip(WHITE) for name in column.categories):
         read.fail("categories", "categories without white space around them, as they are read")
+
+
+_TABLES = {"features": ("nodes", ""), "edge_features": ("edges", "edge "), "graph_features": ("graphs", "graph ")}
+"""For each argument that names columns: the table, and what its columns are called by in a description."""
+
+# A column of fewer whole numbers in a row may be a measurement.
+FEWEST_COUNTED = 20
+
+
+def _counts_rows(frame: Frame, name: str) -> bool:
+    """Return whether a column holds the whole numbers from 0 or 1 upwards in the order of the rows, without a gap."""
+    if len(frame) < FEWEST_COUNTED or frame.type_of(name) != "numeric":
+        return False
+    steps = np.diff(frame.numbers(name))
+    return bool((steps == 1).all()) and frame.numbers(name)[0] in (0, 1)
+
+
+def _check_tails(column: Column, read: _Reader, size: int) -> None:
+    if len(column.centre) != len(column.spread) or len(column.spread) not in (0, size):
+        read.fail("spread", f"no numbers, or {size}, and as many as centre")
+    if min(column.spread, default=0.0) < 0:
+        read.fail("spread", "numbers from 0")
 
 
 @dataclass(frozen=True)
@@ -198,8 +254,9 @@ class Fitting:
     Args:
         items: the tables.
         labels: the targets.
-        split_column: the column of the split, if there is one.
+        split_columns: the columns of the split, which are no features.
         standardise: whether numbers are scaled to mean 0 and deviation 1.
+        inductive: whether training sees no held-out node.
         missing: the number of missing values, by column.
         trimmed: the number of values with white space around them, by column.
         doubts: what is odd about a column, in words.
@@ -208,26 +265,58 @@ class Fitting:
 
     items: Items
     labels: Labels
-    split_column: str | None
+    split_columns: frozenset[str]
     standardise: bool
+    inductive: bool = False
     missing: dict[str, int] = field(default_factory=dict)
     trimmed: dict[str, int] = field(default_factory=dict)
     doubts: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def fit(
-        self, split: Split, roles: Roles, features: Sequence[str] | None, edge_features: Sequence[str] | None
-    ) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-        """Return the fitted columns of nodes and of edges; None as names stands for all columns without a role."""
-        structure, graphs = self.items.structure, self.items.graphs
-        node_rows, edge_rows = training_rows(self.items, self.labels, split)
+        self, split: Split, roles: Roles, asked: Mapping[str, Sequence[str] | None], molecules: Sequence[str] = ()
+    ) -> dict[Level, tuple[Column, ...]]:
+        """Return the fitted columns of each level's table.
+
+        `asked` has the names of columns by the argument that names them; None stands for all columns without a role.
+        Features of molecules are used in any case.
+        """
+        structure = self.items.structure
+        node_rows, edge_rows = training_rows(self.items, self.labels, split, self.inductive)
         used = self._used(roles)
-        nodes = self._columns("features", structure.nodes, features, node_rows, used["node"])
-        edges = self._columns("edge_features", structure.edges, edge_features, edge_rows, used["edge"])
-        if graphs is not None:
-            rest = [name for name in graphs.columns if name not in used["graph"]]
-            self.left_out.update({f"graph {name}": "features are of nodes and edges" for name in rest})
-        return nodes, edges
+        return {
+            "node": self._columns("features", structure.nodes, asked["features"], node_rows, used["node"]),
+            "edge": self._columns("edge_features", structure.edges, asked["edge_features"], edge_rows, used["edge"]),
+            "graph": self._of_graphs(split, asked["graph_features"], used["graph"], molecules),
+        }
+
+    def _of_graphs(
+        self, split: Split, names: Sequence[str] | None, used: set[str | None], molecules: Sequence[str]
+    ) -> tuple[Column, ...]:
+        frame = self.items.graphs
+        if self.labels.level != "graph":
+            self._refuse_graph_features(frame, names, used, molecules)
+            return ()
+        if frame is None:
+            return self._columns("graph_features", None, names, np.empty(0, np.bool_), used)
+        rows = np.zeros(len(frame), dtype=np.bool_)
+        rows[split.train.numpy()] = True
+        if names is not None:
+            names = [*names, *(name for name in molecules if name not in names)]
+            return self._columns("graph_features", frame, names, rows, used)
+        counts = {name for name in frame.columns if name not in used and _counts_rows(frame, name)}
+        self.left_out.update({f"graph {name}": "it counts the rows, and so is an id" for name in counts})
+        return self._columns("graph_features", frame, None, rows, used | counts)
+
+    def _refuse_graph_features(
+        self, frame: Frame | None, names: Sequence[str] | None, used: set[str | None], molecules: Sequence[str]
+    ) -> None:
+        """Raise if features of graphs are asked for, and note that columns of graphs are left out."""
+        if names or molecules:
+            argument = "graph_features" if names else "molecule_features"
+            raise DataError(f"expected none, because the target is of {self.labels.level}s", argument)
+        rest = [] if frame is None else [name for name in frame.columns if name not in used]
+        self.left_out.update({f"graph {name}": "the target is not of graphs" for name in rest})
 
     def _used(self, roles: Roles) -> dict[str, set[str | None]]:
         """Return the columns of each table that have a role, hold a target or the split, and so are no features."""
@@ -238,17 +327,23 @@ class Fitting:
             if level == "graph" and (graphs is None or name not in graphs.columns):
                 # The target of a graph may stand in the table of nodes.
                 level = "node"
-            if name in used[level] or name == self.split_column:
+            if name in used[level] or name in self.split_columns:
                 raise DataError(f"expected a column that is not used already, got {name!r}", "target", value=name)
             used[level].add(name)
-        return {level: names | {self.split_column} for level, names in used.items()}
+        return {level: names | self.split_columns for level, names in used.items()}
 
     def _columns(
-        self, argument: str, frame: Frame | None, names: Sequence[str] | None, rows: Bools, used: set[str | None]
+        self,
+        argument: str,
+        frame: Frame | None,
+        names: Sequence[str] | None,
+        rows: Bools,
+        used: set[str | None],
     ) -> tuple[Column, ...]:
+        table, prefix = _TABLES[argument]
         if frame is None:
             if names:
-                raise DataError(f"expected none without a table of nodes, got {list(names)}", argument)
+                raise DataError(f"expected none without a table of {table}, got {list(names)}", argument)
             return ()
         is_asked = names is not None
         if names is None:
@@ -259,7 +354,7 @@ class Fitting:
             if frame.find(argument, name) in seen:
                 raise DataError(f"expected a column that is not used already, got {name!r}", argument, value=name)
             seen.add(name)
-            label = name if argument == "features" else f"edge {name}"
+            label = prefix + name
             column_type = self._usable_type(frame, name, label, is_asked)
             if column_type is not None:
                 self._note(frame, name, column_type, label)

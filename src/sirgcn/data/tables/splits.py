@@ -1,11 +1,14 @@
 """The split of a user's tables: read from a column, or drawn."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
 from sirgcn.data.graphs import Level
 from sirgcn.data.splits import PARTS, Split
 from sirgcn.data.tables.columns import Frame
+from sirgcn.data.tables.draws import Drawing, draw_split
 from sirgcn.data.tables.labels import Items, Labels
 from sirgcn.data.tables.roles import known
 from sirgcn.data.tables.text import Bools, Objects
@@ -19,33 +22,41 @@ SPLIT_NAMES = {
 """The words of a split column in lower case. Letter case makes no difference; a row without a word is in no part."""
 
 
-def find_splits(
-    items: Items, labels: Labels, split: str | None, seed: int, fractions: tuple[float, float, float]
-) -> tuple[Split, str | None, str]:
-    """Return the split, the column it comes from, and what was done in words.
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A split and where it comes from.
 
-    The split comes from the column that the caller names, or from a column called `split`. Without such a column it is
-    drawn, each class by the same fractions.
+    Args:
+        split: the split.
+        columns: the columns that it was read from or drawn by; they are no features.
+        words: what was done.
     """
-    over = _over(items, labels)
+
+    split: Split
+    columns: frozenset[str]
+    words: str
+
+
+def find_splits(items: Items, labels: Labels, split: str | None, drawing: Drawing, smiles: str | None = None) -> Found:
+    """Return the split. It comes from a column or is drawn.
+
+    The split comes from the column that the caller names, or from a column called `split`, unless the caller asks for a
+    draw.
+    """
+    over = over_of(items, labels)
     labelled = _labelled(items, labels, over)
     if not labelled.any():
         raise DataError("expected labels, got none", labels.names[0])
     found = _find_column(items, over, split)
-    if found is None:
-        return _draw(labels, labelled, seed, fractions)
+    if split is not None and drawing.is_asked:
+        raise DataError("expected none beside split=, which names the column of the split", "draw")
+    if found is None or drawing.is_asked:
+        one, words = draw_split(drawing, items, labels, over, labelled, smiles)
+        # Also a column of a split that is not used: its words would tell a model the part of a row.
+        columns = {drawing.column, None if found is None else found[1]} - {None}
+        return Found(one, frozenset(map(str, columns)), words)
     frame, name = found
-    return _from_column(items, over, frame, name, labelled), name, f"column {name!r}"
-
-
-def _draw(
-    labels: Labels, labelled: Bools, seed: int, fractions: tuple[float, float, float]
-) -> tuple[Split, str | None, str]:
-    strata, how = torch.from_numpy(labelled.astype(np.int64) - 1), "at random"
-    if len(labelled) == len(labels.y) and labels.classes:
-        strata, how = labels.y, "each class alike"
-    shares = " / ".join(f"{part:g}" for part in fractions)
-    return Split.draw(len(labelled), seed, fractions, strata), None, f"drawn {how}, seed {seed}, {shares}"
+    return Found(_from_column(items, over, frame, name, labelled), frozenset([name]), f"column {name!r}")
 
 
 def _from_column(items: Items, over: Level, frame: Frame, name: str, labelled: Bools) -> Split:
@@ -73,7 +84,7 @@ def _read_parts(frame: Frame, name: str) -> Objects:
     return parts
 
 
-def _over(items: Items, labels: Labels) -> Level:
+def over_of(items: Items, labels: Labels) -> Level:
     """Return what a split divides, as `Task.over` does."""
     ids = items.structure.graph_ids
     return "graph" if labels.level == "graph" or (ids is not None and len(ids) > 1) else labels.level
@@ -115,12 +126,13 @@ def _tables(items: Items, over: Level) -> list[Frame]:
     return [table for table in found[over] if table is not None]
 
 
-def training_rows(items: Items, labels: Labels, split: Split) -> tuple[Bools, Bools]:
+def training_rows(items: Items, labels: Labels, split: Split, inductive: bool = False) -> tuple[Bools, Bools]:
     """Return the rows of nodes and of edges that preprocessing may learn from.
 
-    These are the rows of the training items, and the nodes and edges that touch them.
+    These are the rows of the training items, and the nodes and edges that touch them. In an inductive task, these are
+    no edges of val and test nodes.
     """
-    structure, over = items.structure, _over(items, labels)
+    structure, over = items.structure, over_of(items, labels)
     train = split.train.numpy()
     nodes = np.zeros(len(structure.ids), dtype=np.bool_)
     if over == "graph":
@@ -135,5 +147,10 @@ def training_rows(items: Items, labels: Labels, split: Split) -> tuple[Bools, Bo
         nodes[structure.edge_index[:, train]] = True
         rows[structure.rows[train]] = True
     else:
-        rows[structure.rows[nodes[structure.edge_index].any(axis=0)]] = True
+        touching = nodes[structure.edge_index].any(axis=0)
+        if inductive:
+            unseen = np.zeros(len(nodes), dtype=np.bool_)
+            unseen[torch.cat([split.val, split.test]).numpy()] = True
+            touching &= ~unseen[structure.edge_index].any(axis=0)
+        rows[structure.rows[touching]] = True
     return nodes, rows

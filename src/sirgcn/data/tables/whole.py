@@ -177,7 +177,7 @@ def _tables_of(source: str, graphs: Graphs, has_targets: bool) -> Tables:
     columns: dict[Level, dict[str, Any]] = {
         "node": _input_columns("x", graphs.x),
         "edge": {name: pd.Series(end.numpy()) for name, end in ends} | _input_columns("edge_attr", graphs.edge_attr),
-        "graph": {},
+        "graph": _input_columns("graph_attr", graphs.graph_attr),
     }
     has_graphs = graphs.node_ptr is not None
     if graphs.node_ptr is not None:
