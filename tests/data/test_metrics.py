@@ -13,6 +13,8 @@ from sklearn.metrics import (
     balanced_accuracy_score,
     confusion_matrix,
     f1_score,
+    log_loss,
+    r2_score,
     roc_auc_score,
 )
 from torch import Tensor
@@ -170,7 +172,7 @@ def test_one_column_of_outputs_meets_flat_targets() -> None:
 def test_direction_says_what_is_better(metric: Metric) -> None:
     assert metric.better(0.9, 0.1) == metric.maximise
     assert not metric.better(0.5, 0.5)
-    assert metric.maximise == (metric.targets != "numbers")
+    assert metric.maximise == (metric.name not in ("log_loss", "mae", "mse", "rmse"))
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
@@ -202,14 +204,52 @@ def test_the_report_calls_a_metric_by_its_title(name: str) -> None:
 
 def test_a_metric_for_classes_measures_two_classes_too_but_no_numbers() -> None:
     of_classes = ["accuracy", "class_accuracy", "balanced_accuracy", "f1"]
-    assert metrics_for("classes") == of_classes
-    assert metrics_for("two classes") == [*of_classes, "roc_auc", "average_precision"]
-    assert metrics_for("numbers") == ["mae", "mse"]
+    assert metrics_for("classes") == [*of_classes, "log_loss"]
+    assert metrics_for("two classes") == [*of_classes, "roc_auc", "average_precision", "log_loss"]
+    assert metrics_for("numbers") == ["mae", "mse", "rmse", "r2"]
 
 
-@pytest.mark.parametrize("name", [name for name in metrics_for("numbers") if METRICS[name].loss is not None])
+@pytest.mark.parametrize("name", ["mae", "mse"])
 def test_the_loss_of_a_metric_equals_it(name: str) -> None:
     output, target = torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0.5, 4.0, float("nan")])
     loss = METRICS[name].loss
     assert loss is not None
     assert LOSSES[loss](output, target).item() == pytest.approx(METRICS[name]([output], [target]))
+
+
+@pytest.mark.parametrize("name", metrics_for("numbers"))
+@given(seeds)
+def test_of_two_constants_the_loss_of_a_metric_and_the_metric_prefer_the_same(name: str, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    target, (one, other) = torch.randn(9, generator=generator), torch.randn(2, generator=generator).tolist()
+    loss, metric = LOSSES[METRICS[name].loss or ""], METRICS[name]
+    first, second = torch.full((9,), one), torch.full((9,), other)
+    prefers_first = bool(loss(first.double(), target.double()) < loss(second.double(), target.double()))
+    assert metric.better(metric([first], [target]), metric([second], [target])) == prefers_first
+
+
+@given(seeds, st.integers(3, 20))
+def test_r2_is_the_mean_of_scikit_learn_s_over_targets(seed: int, rows: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    output, target = torch.randn(rows, 2, generator=generator), torch.randn(rows, 2, generator=generator)
+    target[0, 0] = torch.nan
+    expected = (r2_score(target[1:, 0], output[1:, 0]) + r2_score(target[:, 1], output[:, 1])) / 2
+    assert METRICS["r2"]([output], [target]) == pytest.approx(expected)
+
+
+@given(seeds, st.integers(6, 20))
+def test_several_classes_are_ranked_one_against_the_rest(seed: int, rows: int) -> None:
+    output, target = scores(seed, rows, 3)
+    target[:3] = torch.arange(3)
+    known = target >= 0
+    share = output.softmax(1)[known].numpy()
+    expected = roc_auc_score(target[known], share, multi_class="ovr", average="macro")
+    assert METRICS["roc_auc"]([output], [target]) == pytest.approx(expected)
+
+
+@given(seeds, st.integers(1, 20), st.integers(2, 5))
+def test_log_loss_is_scikit_learn_s(seed: int, rows: int, classes: int) -> None:
+    output, target = scores(seed, rows, classes)
+    known = target >= 0
+    expected = log_loss(target[known], output.softmax(1)[known].numpy(), labels=range(classes))
+    assert METRICS["log_loss"]([output], [target]) == pytest.approx(expected)

@@ -12,7 +12,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from torch import Tensor
 
 from sirgcn.data import Graphs, Schema, Split, Task, load
-from sirgcn.engine.controls import CONTROLS, boosting, find_control, neighbour_columns, own_columns, rows_of
+from sirgcn.engine.columns import best_columns, neighbour_columns, own_columns, table_of
+from sirgcn.engine.controls import CONTROLS, boosting, find_control, rows_of
 from sirgcn.strict import ConfigError
 
 COUNT = 90
@@ -116,14 +117,75 @@ def test_neighbours_help_where_the_label_is_theirs() -> None:
     assert with_neighbours["train"] > own["train"]
 
 
-def test_graphs_are_summarised_and_edges_refused() -> None:
+def test_graphs_are_summarised() -> None:
     task = load("hetero_edge_count", c=2, num_graphs=40)
     fitted = boosting(task, max_iter=5, min_samples_leaf=2)
     assert fitted.outputs.shape == (40, 1)
-    edges = Graphs(torch.randn(4, 2), torch.tensor([[0, 1, 2], [1, 2, 3]]), torch.tensor([0, 1, 0]), "edge")
-    split = Split(torch.arange(3), torch.arange(0), torch.arange(0))
-    with pytest.raises(ValueError, match="control: expected a task on nodes or on graphs, got pairs on edges"):
-        boosting(Task("pairs", edges, Schema(2, outputs=2), (split,), "cross_entropy", "accuracy"))
+
+
+def edge_task(count: int = 120) -> Task:
+    """Edges whose class is whether the source has a larger number than the target, or their own number is large."""
+    generator = torch.Generator().manual_seed(0)
+    x, edges = torch.randn(COUNT, 2, generator=generator), torch.randint(0, COUNT, (2, count), generator=generator)
+    own = torch.randn(count, 1, generator=generator)
+    y = ((x[edges[0], 0] > x[edges[1], 0]) | (own[:, 0] > 1)).long()
+    split = Split(torch.arange(0, 80), torch.arange(80, 100), torch.arange(100, count))
+    schema = Schema(2, edge_features=1, outputs=2)
+    return Task("pairs", Graphs(x, edges, y, "edge", edge_attr=own), schema, (split,), "cross_entropy", "accuracy")
+
+
+def test_an_edge_has_its_own_columns_and_those_of_its_ends() -> None:
+    task = edge_task()
+    table = table_of(task)
+    source, target = task.graphs.edge_index
+    own = task.graphs.edge_attr
+    assert own is not None
+    assert torch.equal(table, torch.cat([own, task.graphs.x[source], task.graphs.x[target]], 1))
+    with_neighbours = table_of(task, neighbours=True)
+    assert with_neighbours.shape == (120, 1 + 2 * 4 * 2)
+    found = boosting(task, min_samples_leaf=3, neighbours=True).scores(task)
+    assert found["test"] > 0.6
+
+
+@given(st.integers(3, 30), st.integers(2, 12), st.integers(1, 12), st.integers(0, 10**6))
+def test_chosen_columns_are_those_with_the_largest_correlations(rows: int, width: int, most: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    table, y = torch.randn(rows, width, generator=generator), torch.randn(rows, generator=generator)
+    found = best_columns(table, y, most).tolist()
+    squares = [float(np.corrcoef(column, y.numpy())[0, 1] ** 2) for column in table.T.numpy()]
+    assert sorted(found) == found
+    assert len(found) == min(most, width)
+    assert (
+        min(squares[place] for place in found)
+        >= max([square for place, square in enumerate(squares) if place not in found], default=0) - 1e-9
+    )
+
+
+def test_many_columns_are_left_out_by_the_training_rows_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randint(0, 2, (COUNT,), generator=generator)
+    task = task_of(y, "cross_entropy", "accuracy", 2, width=50)
+    x = task.graphs.x.clone()
+    x[:, 7] = y.float()
+    # A column that tells the label on all other rows only.
+    x[45:, 9] = y[45:].float()
+    x[:45, 9] = 0
+    task = replace(task, graphs=replace(task.graphs, x=x))
+    table = table_of(task, most=3, train=rows_of(task, "train"))
+    assert table.shape == (COUNT, 3)
+    assert any(torch.equal(column, x[:, 7]) for column in table.T)
+    assert not any(torch.equal(column, x[:, 9]) for column in table.T)
+
+
+def test_a_limit_of_time_makes_fewer_trees_and_the_first_are_the_same() -> None:
+    y = (x_of()[:, 0] > 0).long() + (x_of()[:, 1] > 1).long()
+    task = task_of(y, "cross_entropy", "accuracy", 3)
+    few = boosting(task, min_samples_leaf=3, seconds=0.0)
+    many = boosting(task, min_samples_leaf=3, seconds=1e9)
+    free = boosting(task, min_samples_leaf=3)
+    assert few.rounds <= 13
+    assert many.rounds == free.rounds
+    torch.testing.assert_close(many.outputs, free.outputs)
 
 
 def test_rows_of_a_part_of_several_graphs_are_their_nodes() -> None:

@@ -1,43 +1,32 @@
-"""The command line: `sirgcn reproduce table1`, `sirgcn results`, `sirgcn data list`, ...
+"""The command line: `sirgcn train nodes.csv edges.csv`, `sirgcn reproduce table1`, `sirgcn data list`, ...
 
 torch is imported by the commands that need it, so that help and completion are quick.
 """
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
-from sirgcn.cli import data, shows
+from sirgcn.cli import data, shows, train, use
+from sirgcn.cli.compare import compare
 from sirgcn.cli.reproduce import reproduce
 from sirgcn.cli.search import search
 from sirgcn.cli.shared import err
 
-MOVED = {
-    "train": "to run an experiment file, type: sirgcn reproduce FILE.toml",
-    "report": "to show or write the results of experiments, type: sirgcn results",
-}
-"""Former commands, and what to type now."""
-
-
-class _Commands(TyperGroup):
-    """The commands, with a hint for those that have another name now."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] in MOVED:
-            raise ValueError(f"sirgcn {args[0]}: there is no such command any more; {MOVED[args[0]]}")
-        return super().resolve_command(ctx, args)
-
-
 app = typer.Typer(
-    cls=_Commands,
-    help="Contextualised messages on graphs: SIR-GCN. Reruns the paper's tables and trains on your own graphs.",
+    help="Contextualised messages on graphs: SIR-GCN. Trains on your own graphs, and reruns the paper's tables.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(train.train)
+app.command()(train.init)
+app.command()(use.predict)
+app.command()(use.evaluate)
+app.command()(use.embed)
+app.command()(compare)
 app.command()(reproduce)
 app.command()(search)
 app.command()(shows.results)
@@ -51,14 +40,23 @@ app.command()(shows.version)
 app.add_typer(data.app, name="data")
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        shows.version()
+        raise typer.Exit
+
+
 @app.callback()
 def _every_command(
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error. May also follow the command.")
     ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
 ) -> None:
     # `main` looks for the option itself, so that it also applies to errors before a command begins.
-    del debug
+    del debug, version
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from torch import Tensor
 
-from sirgcn.data.losses import Targets, align
+from sirgcn.data.losses import LOSSES, Targets, align
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Metric:
         compute: the function from output `[rows, outputs]` (or `[rows]`) and target to a number.
         per_batch: whether the value is the mean over batches, as PATTERN and CLUSTER define it. Otherwise the value is
             computed once from all rows.
-        loss: the name of the loss that equals the metric, if there is one.
+        loss: the name of the loss that is smallest where the metric is best, if there is one.
         has_majority_bias: whether a model that always predicts the most frequent class scores well.
 
     >>> metric = METRICS["accuracy"]
@@ -107,7 +107,8 @@ def roc_auc(output: Tensor, target: Tensor) -> float:
     """Return the area under the ROC curve of one score per task, by OGB's rule the mean over tasks.
 
     A task counts if it has a positive and a negative label. Labels that are NaN do not count. Scores `[M, 2]` of two
-    classes are reduced to their difference.
+    classes are reduced to their difference. The logits `[M, C]` of more classes become probabilities, and each class
+    against the rest is a task.
     """
     return _over_tasks(roc_auc_score, output, target)
 
@@ -127,6 +128,42 @@ def mse(output: Tensor, target: Tensor) -> float:
     return float(_errors(output, target).square().mean())
 
 
+def rmse(output: Tensor, target: Tensor) -> float:
+    r"""Return the root of the mean squared error."""
+    return mse(output, target) ** 0.5
+
+
+def r2(output: Tensor, target: Tensor) -> float:
+    r"""Return the share of the variance that is explained.
+
+    .. math:: 1 - \sum_i (\hat{y}_i - y_i)^2 \Big/ \sum_i (y_i - \bar{y})^2
+
+    It is the mean over targets. A target without any variance does not count; if no target has any, the result is NaN.
+    """
+    output, target = output.detach().cpu().double(), target.detach().cpu().double()
+    output = align(output, target)
+    if target.dim() == 1:
+        output, target = output.unsqueeze(1), target.unsqueeze(1)
+    known = ~torch.isnan(target)
+    if not bool(known.any()):
+        raise ValueError("target: expected at least one label, got none")
+    error = (output - target).square().nansum(0)
+    spread = (target - target.nanmean(0)).square().nansum(0)
+    return float((1 - error / spread)[spread > 0].mean())
+
+
+def log_loss(output: Tensor, target: Tensor) -> float:
+    r"""Return the mean of :math:`-\log p_i`, with :math:`p_i` the predicted probability of the label.
+
+    Outputs are logits: `[M, C]` for classes, one logit per label otherwise.
+    """
+    output, target = output.detach().cpu().double(), target.detach().cpu()
+    loss = LOSSES["binary_cross_entropy" if target.is_floating_point() else "cross_entropy"]
+    if not loss.count_labels(target):
+        raise ValueError("target: expected at least one label, got none")
+    return float(loss(output, target))
+
+
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -136,8 +173,11 @@ METRICS: dict[str, Metric] = {
         Metric("f1", "macro F1", "classes", True, f1),
         Metric("roc_auc", "ROC-AUC", "two classes", True, roc_auc),
         Metric("average_precision", "average precision", "two classes", True, average_precision),
+        Metric("log_loss", "log-loss", "classes", False, log_loss),
         Metric("mae", "mean absolute error", "numbers", False, mae, loss="l1"),
         Metric("mse", "mean squared error", "numbers", False, mse, loss="mse"),
+        Metric("rmse", "root mean squared error", "numbers", False, rmse, loss="mse"),
+        Metric("r2", "R²", "numbers", True, r2, loss="mse"),
     )
 }
 """All metrics by name."""
@@ -172,9 +212,7 @@ def _is_class(target: Tensor) -> Tensor:
 def _over_tasks(score: Callable[..., float], output: Tensor, target: Tensor) -> float:
     output, target = output.detach().cpu().double(), target.detach().cpu().double()
     if target.dim() == 1:
-        if output.dim() == 2 and output.size(1) == 2:
-            output = output[:, 1] - output[:, 0]
-        output, target = output.reshape(-1, 1), target.unsqueeze(1)
+        output, target = _tasks_of(output, target)
     output = align(output, target)
     found = []
     for scores, labels in zip(output.T, target.T, strict=True):
@@ -184,6 +222,17 @@ def _over_tasks(score: Callable[..., float], output: Tensor, target: Tensor) -> 
     if not found:
         raise ValueError("target: expected a task with a positive and a negative label, got none")
     return float(np.mean(found))
+
+
+def _tasks_of(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the scores and the labels of one task, or of each class against the rest if there are more than two."""
+    if output.dim() == 1 or output.size(1) == 1:
+        return output.reshape(-1, 1), target.unsqueeze(1)
+    if output.size(1) == 2:
+        return output[:, 1:] - output[:, :1], target.unsqueeze(1)
+    is_class = (target.unsqueeze(1) == torch.arange(output.size(1))).double()
+    is_class[~_is_class(target)] = torch.nan
+    return output.softmax(1), is_class
 
 
 def _errors(output: Tensor, target: Tensor) -> Tensor:

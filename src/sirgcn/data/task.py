@@ -104,7 +104,8 @@ class Task:
 
         If only some rows of the model have targets, `index` (int64) holds these rows, and `y` has as many entries. They
         are the nodes of the part in a single graph, or the labelled nodes of several graphs. Otherwise
-        `batch.get("index")` is None. The edges of an edge task are in `edge_label_index` `[2, rows]`.
+        `batch.get("index")` is None. The edges of an edge task are in `edge_label_index` `[2, rows]`,
+        and their features, if they have any, in `edge_label_attr`.
 
         Args:
             part: train, val or test.
@@ -177,6 +178,8 @@ class Task:
             rows = (known if known.dim() == 1 else known.any(1)).nonzero().squeeze(1)
         if self.level == "edge":
             batch.edge_label_index = batch.edge_index[:, rows]
+            if batch.get("edge_attr") is not None:
+                batch.edge_label_attr = batch.edge_attr[rows]
         elif not torch.equal(rows, torch.arange(len(batch.y))):
             batch.index = rows
         batch.y = batch.y[rows]

@@ -5,6 +5,7 @@ A control is a pure function from a task and a split to outputs for all rows of 
 
 import inspect
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,10 @@ from torch import Tensor
 
 from sirgcn.data.splits import Part
 from sirgcn.data.task import Task
+from sirgcn.engine.columns import table_of
 from sirgcn.strict import Count, Probability, Size, check_name, checked
+
+_FIRST_ROUNDS = 13  # with a limit of time; 26, 52, 104 and 208 trees follow
 
 Matrix = np.ndarray[Any, Any]
 
@@ -105,66 +109,6 @@ def rows_of(task: Task, part: Part, split: int = 0) -> Tensor:
     return items[known if known.dim() == 1 else known.any(1)]
 
 
-def own_columns(task: Task) -> Tensor:
-    """The columns of every node: its features and encodings as numbers, with a column of 0 and 1 for each category."""
-    graphs = task.graphs
-    columns = [graphs.x.float()]
-    if task.schema.vocabularies:
-        columns = [
-            torch.nn.functional.one_hot(graphs.x[:, place], size).float()
-            for place, size in enumerate(task.schema.vocabularies)
-        ]
-    if graphs.pe is not None:
-        columns.append(graphs.pe.float())
-    return torch.cat(columns, dim=1)
-
-
-def neighbour_columns(columns: Tensor, task: Task, split: int = 0) -> Tensor:
-    """The mean, minimum and maximum of columns over the in-neighbours of every node; NaN for a node without any.
-
-    In an inductive task, the nodes that training sees have no neighbours that it does not see.
-
-    >>> from sirgcn.data import load
-    >>> task = load("hetero_edge_count", c=2, num_graphs=20)
-    >>> neighbour_columns(own_columns(task), task).shape[1]
-    6
-    """
-    source, target = task.graphs.edge_index
-    if task.unseen:
-        is_unseen = torch.zeros(task.graphs.num_nodes, dtype=torch.bool)
-        is_unseen[task.unseen[split]] = True
-        kept = ~is_unseen[source] | is_unseen[target]
-        source, target = source[kept], target[kept]
-    return _over_groups(columns[source], target, task.graphs.num_nodes)
-
-
-def _over_groups(values: Tensor, group: Tensor, count: int) -> Tensor:
-    """The mean, minimum and maximum of the rows of each group, side by side; NaN for an empty group."""
-    index = group.unsqueeze(1).expand_as(values)
-    found = [
-        torch.full((count, values.size(1)), torch.nan).scatter_reduce(0, index, values, how, include_self=False)
-        for how in ("mean", "amin", "amax")
-    ]
-    return torch.cat(found, dim=1)
-
-
-def _table_of(task: Task, with_neighbours: bool, split: int = 0) -> Tensor:
-    """A line of columns for every row of the task: for its nodes, or for its graphs, which summarise their nodes."""
-    if task.level == "edge":
-        raise ValueError(f"control: expected a task on nodes or on graphs, got {task.name} on edges")
-    columns = own_columns(task)
-    if with_neighbours:
-        columns = torch.cat([columns, neighbour_columns(columns, task, split)], dim=1)
-    if task.level == "node":
-        return columns
-    graphs = task.graphs
-    nodes = torch.tensor([graphs.num_nodes]) if graphs.node_ptr is None else graphs.node_ptr.diff()
-    edges = torch.tensor([graphs.num_edges]) if graphs.edge_ptr is None else graphs.edge_ptr.diff()
-    group = torch.arange(len(nodes)).repeat_interleave(nodes)
-    summary = _over_groups(columns.nan_to_num(), group, len(nodes))
-    return torch.cat([summary, torch.stack([nodes, edges], dim=1).float()], dim=1)
-
-
 @checked
 def boosting(
     task: Task,
@@ -178,6 +122,8 @@ def boosting(
     min_samples_leaf: Size = 20,
     l2_regularization: float = 0.0,
     max_features: Probability = 1.0,
+    max_columns: Size | None = None,
+    seconds: float | None = None,
 ) -> Fitted:
     """Gradient boosting on the columns of each row, by scikit-learn's histogram trees.
 
@@ -197,6 +143,8 @@ def boosting(
         min_samples_leaf: the smallest number of rows in a leaf.
         l2_regularization: the L2 penalty on the values of leaves.
         max_features: the share of the columns that each split of a node chooses from.
+        max_columns: the most columns of a row, before those of neighbours; the training rows choose them. None: all.
+        seconds: about how long the trees may take, so that a slower machine makes fewer of them; None: no limit.
 
     >>> from sirgcn.data import load
     >>> fitted = boosting(load("hetero_edge_count", c=2, num_graphs=40), max_iter=5, min_samples_leaf=2)
@@ -214,11 +162,36 @@ def boosting(
         "early_stopping": False,
         "random_state": seed,
     }
-    table, y = _table_of(task, neighbours, split).numpy(), task.graphs.y
+    table = table_of(task, neighbours, split, max_columns, rows_of(task, "train", split))
+    return boosting_on(task, table, split, options, seconds)
+
+
+def boosting_on(
+    task: Task, columns: Tensor, split: int, options: dict[str, Any], seconds: float | None = None
+) -> Fitted:
+    """Gradient boosting on any table of columns, one line for each row of the task; see `boosting`.
+
+    Args:
+        task: the data.
+        columns: float `[rows, columns]`; NaN is a missing value.
+        split: the number of the task's split.
+        options: those of scikit-learn's histogram trees.
+        seconds: about how long the trees may take; None: no limit.
+
+    >>> from sirgcn.data import load
+    >>> task = load("hetero_edge_count", c=2, num_graphs=40)
+    >>> boosting_on(task, torch.rand(40, 2), 0, {"max_iter": 3}).rounds
+    3
+    """
+    table, y = columns.numpy(), task.graphs.y
     train, val = rows_of(task, "train", split), rows_of(task, "val", split)
     targets = (y.unsqueeze(1) if y.dim() == 1 else y).T
-    models = [_Boosted(task, table, target, train, options) for target in targets]
-    rounds = _best_round(task, [model.staged(table[val.numpy()]) for model in models], y[val]) if len(val) else max_iter
+    limit = None if seconds is None else seconds / len(targets)
+    models = [_Boosted(task, table, target, train, options, limit) for target in targets]
+    rounds = min(model.rounds for model in models)
+    if len(val):
+        staged = [islice(model.staged(table[val.numpy()]), rounds) for model in models]
+        rounds = _best_round(task, staged, y[val])
     outputs = torch.cat([next(islice(model.staged(table), rounds - 1, None)) for model in models], dim=1)
     return Fitted(outputs, rounds)
 
@@ -236,7 +209,9 @@ CONTROLS: dict[str, Control] = {
 class _Boosted:
     """Trees for the classes of a task, or for one of its targets."""
 
-    def __init__(self, task: Task, table: Matrix, target: Tensor, train: Tensor, options: dict[str, Any]) -> None:
+    def __init__(
+        self, task: Task, table: Matrix, target: Tensor, train: Tensor, options: dict[str, Any], seconds: float | None
+    ) -> None:
         self.task, self.rounds = task, options["max_iter"]
         known = train[~torch.isnan(target[train])] if target.is_floating_point() else train
         y = target[known].numpy()
@@ -244,7 +219,22 @@ class _Boosted:
         # A target without a second class among the training rows has nothing to separate.
         self.only = y[:1] if self.is_of_classes and len(np.unique(y)) < 2 else None
         if self.only is None:
-            self.trees = self._new_trees(options).fit(table[known.numpy()], y)
+            self.trees = self._new_trees(options)
+            self._grow(table[known.numpy()], y, seconds)
+
+    def _grow(self, table: Matrix, y: Matrix, seconds: float | None) -> None:
+        """Fit all trees, or with a limit ever more of them, until twice as many would take too long."""
+        if seconds is None:
+            self.trees.fit(table, y)
+            return
+        most, started = self.rounds, time.perf_counter()
+        self.rounds = min(_FIRST_ROUNDS, most)
+        while True:
+            self.trees.set_params(max_iter=self.rounds, warm_start=True).fit(table, y)
+            taken = time.perf_counter() - started
+            if self.rounds == most or 3 * taken > seconds:
+                return
+            self.rounds = min(2 * self.rounds, most)
 
     def _new_trees(self, options: dict[str, Any]) -> Any:
         if not self.is_of_classes:

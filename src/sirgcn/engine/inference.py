@@ -7,8 +7,37 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from sirgcn.data.graphs import Level
 from sirgcn.data.splits import Part
 from sirgcn.data.task import Task
+
+
+def call(model: nn.Module, batch: Data, level: Level, graph: Any = None) -> Tensor:
+    """The outputs of a model for a batch of `Graphs.batch`, one row for each node, edge or graph.
+
+    Args:
+        model: see `Trainer`.
+        batch: the batch, on the device of the model.
+        level: what an output belongs to.
+        graph: what the model reads in place of the edges; None for the edges themselves.
+
+    >>> from sirgcn import SIRNet
+    >>> from sirgcn.data import load
+    >>> task = load("hetero_edge_count", c=2, num_graphs=4)
+    >>> model = SIRNet.of(2, 8, 1, num_layers=1, encoder="embedding", pool="sum")
+    >>> call(model, task.graphs.batch(), "graph").shape
+    torch.Size([4, 1])
+    """
+    inputs = {name: batch[name] for name in ("edge_attr", "pe", "edge_pe", "graph_attr") if batch.get(name) is not None}
+    if level == "edge":
+        is_whole = batch.get("edge_label_index") is None
+        inputs["edge_label_index"] = batch.edge_index if is_whole else batch.edge_label_index
+        features = batch.get("edge_attr" if is_whole else "edge_label_attr")
+        if features is not None:
+            inputs["edge_label_attr"] = features
+    edges = batch.edge_index if graph is None else graph
+    output: Tensor = model(batch.x, edges, batch=batch.batch, batch_size=batch.num_graphs, **inputs)
+    return output
 
 
 class Inference:
@@ -36,13 +65,8 @@ class Inference:
     def predict(self, batch: Data) -> tuple[Tensor, Tensor]:
         """The model's output for the labelled rows of a batch, and their targets."""
         batch = batch.to(self.device)
-        names = ("edge_attr", "pe", "edge_pe", "graph_attr")
-        inputs = {name: batch[name] for name in names if batch.get(name) is not None}
-        if self.task.level == "edge":
-            labelled = batch.get("edge_label_index")
-            inputs["edge_label_index"] = batch.edge_index if labelled is None else labelled
         with self._autocast():
-            output = self.model(batch.x, self._graph(batch), batch=batch.batch, batch_size=batch.num_graphs, **inputs)
+            output = call(self.model, batch, self.task.level, self._graph(batch))
         index = batch.get("index")
         return (output if index is None else output[index]), batch.y
 

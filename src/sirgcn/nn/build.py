@@ -35,7 +35,7 @@ def build_net(config: NetConfig | NetworkConfig, share: Literal["auto", False] =
         return SIRNet(config, share)
     channels = config.block.channels
     nodes = replace(config, out_channels=channels, head=replace(config.head, edge_scores=False))
-    return EdgeNet(SIRNet(nodes, share), channels, config.out_channels)
+    return EdgeNet(SIRNet(nodes, share), channels, config.out_channels, config.edges)
 
 
 def config_from_dict(data: Mapping[str, Any], where: str = "network") -> NetConfig | NetworkConfig:

@@ -22,6 +22,7 @@ from sirgcn.nn.convs import find_conv, make_conv
 from sirgcn.nn.dropout import Dropout
 from sirgcn.nn.encoder import PositionalEncoder, check_features, encoded_edges, make_edge_encoder, make_encoder
 from sirgcn.nn.linear import Linear
+from sirgcn.nn.parts import EdgeConfig
 from sirgcn.nn.sharing import run_shared
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.calls import is_compiling, is_exporting, is_touched
@@ -318,14 +319,15 @@ class SIRNet(nn.Module):
 
 
 class EdgeNet(nn.Module):
-    r"""Scores of pairs of nodes from a network on nodes.
+    r"""Scores of pairs of nodes from a network on nodes, and from the features of the edge between them.
 
-    .. math:: s_{uv} = f([h_u \Vert h_v]), \qquad f \text{ an MLP with two layers}
+    .. math:: s_{uv} = f([h_u \Vert h_v \Vert e_{vu}]), \qquad f \text{ an MLP with two layers}
 
     Args:
         network: gives node features `(|V|, channels)`.
         channels: the width of these features.
         out_channels: the width of a score.
+        edges: how the features of the scored edges enter; None for pairs without features.
 
     >>> net = EdgeNet(SIRNet.of(3, 8, 8, num_layers=1), 8, 1)
     >>> edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
@@ -333,16 +335,34 @@ class EdgeNet(nn.Module):
     torch.Size([1, 1])
     """
 
-    def __init__(self, network: nn.Module, channels: int, out_channels: int) -> None:
+    def __init__(self, network: nn.Module, channels: int, out_channels: int, edges: EdgeConfig | None = None) -> None:
         super().__init__()
         self.network = network
-        self.scorer = nn.Sequential(nn.Linear(2 * channels, channels), nn.ReLU(), nn.Linear(channels, out_channels))
+        self.edge_encoder: nn.Module | None = None
+        width = 0
+        if edges is not None and edges.type != "constant":
+            self.edge_encoder, encoded = make_edge_encoder(edges, channels)
+            width = encoded or 0
+        self.scorer = nn.Sequential(nn.Linear(2 * channels + width, channels), nn.ReLU())
+        self.scorer.append(nn.Linear(channels, out_channels))
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor, **inputs: Any) -> Tensor:
-        """Scores `(L, out_channels)` of the pairs `edge_label_index` `[2, L]`."""
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_label_index: Tensor,
+        edge_label_attr: Tensor | None = None,
+        **inputs: Any,
+    ) -> Tensor:
+        """Scores `(L, out_channels)` of the pairs `edge_label_index` `[2, L]` with features `edge_label_attr`."""
         h = self.network(x, edge_index, **inputs)
         source, target = edge_label_index
-        out: Tensor = self.scorer(torch.cat([h[target], h[source]], dim=-1))
+        parts = [h[target], h[source]]
+        if self.edge_encoder is not None:
+            if edge_label_attr is None:
+                raise ValueError("edge_label_attr: this model reads the features of the scored edges, got None")
+            parts.append(self.edge_encoder(edge_label_attr))
+        out: Tensor = self.scorer(torch.cat(parts, dim=-1))
         return out
 
 

@@ -11,6 +11,7 @@ from sirgcn.data.graphs import Graphs
 from sirgcn.data.tables.assemble import read
 from sirgcn.data.tables.columns import Dropped
 from sirgcn.data.tables.features import Unknown
+from sirgcn.data.tables.labels import read_labels
 from sirgcn.data.tables.preprocessing import Preprocessing
 from sirgcn.data.tables.read import Source
 from sirgcn.data.tables.text import Bools, Ints, Objects
@@ -29,6 +30,7 @@ class Inputs:
         added: which edges are the reverse that was added to their row.
         dropped: the number of rows that were left out.
         unseen: for each column, the number of values that training does not know, which are read as other or missing.
+        node_rows: the row of each node in the table of nodes, counted from 1; None without such a table.
 
     >>> import pandas as pd
     >>> from sirgcn.data import load_tables
@@ -47,6 +49,7 @@ class Inputs:
     added: Bools
     dropped: int = 0
     unseen: dict[str, int] = field(default_factory=dict)
+    node_rows: Ints | None = None
 
 
 @checked
@@ -60,6 +63,7 @@ def apply_tables(
     on_error: Literal["raise", "skip"] = "raise",
     dropped: str | os.PathLike[str] | None = None,
     max_unpacked: int | None = None,
+    targets: bool = False,
 ) -> Inputs:
     """Return new tables as graphs, read in the same way as the tables of training.
 
@@ -75,6 +79,7 @@ def apply_tables(
         on_error: as in `load_tables`.
         dropped: as in `load_tables`.
         max_unpacked: as in `load_tables`.
+        targets: whether the targets are read, to evaluate predictions with them. Otherwise all of them are missing.
 
     >>> import pandas as pd
     >>> import torch
@@ -88,14 +93,16 @@ def apply_tables(
     """
     left_out = Dropped.of(on_error, dropped)
     source = Source(nodes, edges, graphs, preprocessing.missing, max_unpacked)
-    found = read_inputs(preprocessing, source, unknown, left_out)
+    found = read_inputs(preprocessing, source, unknown, left_out, targets)
     if dropped is not None:
         left_out.write(Path(dropped))
     return found
 
 
-def read_inputs(preprocessing: Preprocessing, source: Source, unknown: Unknown, left_out: Dropped) -> Inputs:
-    """Return the tables of a source as graphs without targets; `left_out` gets the rows that cannot be used."""
+def read_inputs(
+    preprocessing: Preprocessing, source: Source, unknown: Unknown, left_out: Dropped, targets: bool = False
+) -> Inputs:
+    """Return the tables of a source as graphs; `left_out` gets the rows that cannot be used."""
     level = preprocessing.level
     found = read(
         source, level, vars(preprocessing.roles), preprocessing.directed, {}, left_out, False, preprocessing.molecules
@@ -104,9 +111,17 @@ def read_inputs(preprocessing: Preprocessing, source: Source, unknown: Unknown, 
     structure = found.items.structure
     graph_count = 1 if structure.graph_ids is None else len(structure.graph_ids)
     rows = {"node": len(structure.ids), "edge": len(structure.added), "graph": graph_count}[level]
-    if preprocessing.classes:
+    if targets:
+        y = read_labels(found.items, level, preprocessing.targets, preprocessing.classes)
+    elif preprocessing.classes:
         y = torch.full((rows,), -1)
     else:
         y = torch.full((rows, len(preprocessing.targets)), float("nan")).squeeze(1)
     graphs_found = found.graphs(features, y, level)
-    return Inputs(graphs_found, **found.details(), dropped=len(left_out.rows), unseen=features.unseen)
+    return Inputs(
+        graphs_found,
+        **found.details(),
+        dropped=len(left_out.rows),
+        unseen=features.unseen,
+        node_rows=None if structure.nodes is None else structure.nodes.rows,
+    )

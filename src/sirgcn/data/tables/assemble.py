@@ -77,6 +77,11 @@ class Read:
             "added": structure.added,
         }
 
+    def smiles(self) -> list[str] | None:
+        """Return the text of each molecule, in the order of the graphs; None if the source holds none."""
+        graphs, column = self.items.graphs, self.roles.smiles
+        return None if column is None or graphs is None else [str(text) for text in graphs.categories(column)]
+
     def inferred(self, given: Mapping[str, str | None]) -> dict[str, str]:
         """Return the roles and the direction that the caller did not give."""
         return {

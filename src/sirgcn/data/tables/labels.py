@@ -17,7 +17,7 @@ from sirgcn.data.tables.roles import known
 from sirgcn.data.tables.structure import Structure
 from sirgcn.data.tables.text import Bools, Objects
 from sirgcn.data.validate import DataError, check_choice
-from sirgcn.strict import nearest
+from sirgcn.strict import expected_one_of, nearest
 
 TARGET_NAMES = ("y", "label", "target", "class")
 # If there are more different whole numbers than this, they are counts or amounts and not classes.
@@ -132,6 +132,30 @@ def find_labels(
     return replace(labels, y=y, inferred={**inferred, **labels.inferred})
 
 
+def read_labels(items: Items, level: Level, names: Sequence[str], classes: Sequence[str]) -> Tensor:
+    """Return the targets of new tables, as those of training were read: by the same columns and the same classes."""
+    frames = [items.frame(level, name) for name in names]
+    for frame, name in zip(frames, names, strict=True):
+        frame.find("target", name)
+    if classes:
+        texts = frames[0].categories(names[0])
+        found = codes_of(texts, classes)
+        strange = np.array([text is not None for text in texts], dtype=np.bool_) & (found < 0)
+        if strange.any():
+            place = int(strange.argmax())
+            raise frames[0].error(expected_one_of(texts[place], classes), names[0], place, texts[place])
+        y = torch.from_numpy(found)
+    else:
+        y = torch.from_numpy(np.column_stack([_as_numbers(*pair) for pair in zip(frames, names, strict=True)])).float()
+        y = y.squeeze(1) if len(names) == 1 else y
+    return _per_edge(y, items.structure) if level == "edge" else y
+
+
+def _as_numbers(frame: Frame, name: str) -> Any:
+    column_type = frame.type_of(name)
+    return frame.numbers(name, column_type if column_type in ("boolean", "time") else "numeric")
+
+
 def _level_of(target: Sequence[str], tables: Mapping[Level, Frame | None]) -> Level:
     """Return the level of the one table that has all target columns."""
     columns = {level: list(table.columns) for level, table in tables.items() if table is not None}
@@ -193,8 +217,7 @@ def _one_target(frame: Frame, name: str, level: Level, task: TaskType | None, me
         task, inferred["task"] = _infer_task(frame, name, column_type)
     if task == "classification":
         return _classes(frame, name, level, metric, inferred)
-    numbers = frame.numbers(name, column_type if column_type in ("boolean", "time") else "numeric")
-    return _numbers(torch.tensor(numbers, dtype=torch.float32), (name,), level, metric, inferred)
+    return _numbers(torch.tensor(_as_numbers(frame, name), dtype=torch.float32), (name,), level, metric, inferred)
 
 
 def _infer_task(frame: Frame, name: str, column_type: ColumnType) -> tuple[TaskType, str]:

@@ -161,6 +161,7 @@ def load_tables(
             "preprocessing": preprocessing,
             "columns": {table: input_columns(fitted, table == "graph") for table, fitted in columns.items()},
             **found.details(),
+            "smiles": found.smiles(),
             "inferred": {**found.inferred(given), **labels.inferred, "split": drawn.words},
             "missing": fitting.missing,
             "trimmed": labels.trimmed | fitting.trimmed,

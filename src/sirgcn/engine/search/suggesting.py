@@ -47,8 +47,8 @@ def suggest(
     >>> sorted(first), first == suggest(space, []), first == suggest(space, [Tried(first, 0.9)])
     (['layers', 'lr'], True, False)
     """
-    optuna = _optuna()
-    distributions = {name: _distribution(optuna, entry) for name, entry in space.items()}
+    optuna = load_optuna()
+    distributions = distributions_of(space)
     known = [optuna.trial.create_trial(**_outcome(optuna, space, one), distributions=distributions) for one in tried]
     found: dict[str, Any] = {}
     for attempt in range(ATTEMPTS):
@@ -58,7 +58,7 @@ def suggest(
         study = optuna.create_study(direction="maximize" if maximise else "minimize", sampler=sampler)
         study.add_trials(known)
         drawn = study.ask(distributions).params
-        found = {name: _value(entry, drawn[name]) for name, entry in space.items()}
+        found = drawn_values(space, drawn)
         if all(found != dict(one.settings) for one in tried):
             break
     return found
@@ -66,10 +66,11 @@ def suggest(
 
 def check_optuna() -> None:
     """Refuse a search where Optuna is not installed, with what to install."""
-    _optuna()
+    load_optuna()
 
 
-def _optuna() -> Any:
+def load_optuna() -> Any:
+    """Optuna, which is imported when it is used. Where it is not installed, the error says what to install."""
     try:
         import optuna
     except ImportError as error:
@@ -84,6 +85,39 @@ def _number(*parts: int) -> int:
     return int.from_bytes(hashlib.sha256(json.dumps(parts).encode()).digest()[:4], "big")
 
 
+def distributions_of(space: Space) -> dict[str, Any]:
+    """The space as Optuna describes it.
+
+    >>> from sirgcn.engine.experiment import read_space
+    >>> list(distributions_of(read_space({"layers": [2, 3]}, "space")))
+    ['layers']
+    """
+    optuna = load_optuna()
+    return {name: _distribution(optuna, entry) for name, entry in space.items()}
+
+
+def params_of(space: Space, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as Optuna stores them: a choice by its place."""
+    return {
+        name: entry.values.index(settings[name]) if isinstance(entry, Choices) else settings[name]
+        for name, entry in space.items()
+    }
+
+
+def drawn_values(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings from what Optuna stores.
+
+    >>> from sirgcn.engine.experiment import read_space
+    >>> space = read_space({"layers": [2, 3]}, "space")
+    >>> drawn_values(space, params_of(space, {"layers": 3}))
+    {'layers': 3}
+    """
+    return {
+        name: entry.values[params[name]] if isinstance(entry, Choices) else params[name]
+        for name, entry in space.items()
+    }
+
+
 def _distribution(optuna: Any, entry: Choices | Range) -> Any:
     if isinstance(entry, Choices):
         # Places in the list, because Optuna's choices cannot be lists themselves.
@@ -93,18 +127,11 @@ def _distribution(optuna: Any, entry: Choices | Range) -> Any:
     return optuna.distributions.FloatDistribution(entry.low, entry.high, log=entry.log)
 
 
-def _value(entry: Choices | Range, drawn: Any) -> Any:
-    return entry.values[drawn] if isinstance(entry, Choices) else drawn
-
-
 def _outcome(optuna: Any, space: Space, one: Tried) -> dict[str, Any]:
     """The parameters, state and value of what was tried, as Optuna stores them."""
     if set(one.settings) != set(space):
         raise ConfigError(f"tried: expected the settings {', '.join(space)}, got {', '.join(one.settings)}")
-    params = {}
-    for name, entry in space.items():
-        value = one.settings[name]
-        params[name] = entry.values.index(value) if isinstance(entry, Choices) else value
+    params = params_of(space, one.settings)
     state = optuna.trial.TrialState
     if one.score is None:
         return {"params": params, "state": state.FAIL}

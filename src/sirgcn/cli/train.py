@@ -1,0 +1,186 @@
+"""`sirgcn train` and `sirgcn init`: from a user's files to a model."""
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sirgcn.cli import configured
+from sirgcn.cli.outcome import print_lines, print_scores
+from sirgcn.cli.shared import AsJson, err, out
+
+if TYPE_CHECKING:
+    from sirgcn.data import Task
+    from sirgcn.model import Model
+
+Files = Annotated[
+    list[Path], typer.Argument(metavar="FILES", help="nodes.csv edges.csv, or molecules.csv, or config.toml.")
+]
+Target = Annotated[
+    list[str] | None, typer.Option("--target", "-t", help="The column to predict. Repeat it for several.")
+]
+Out = Annotated[Path, typer.Option("--out", "-o", help="The folder of the model.")]
+GraphsFile = Annotated[Path | None, typer.Option("--graphs", help="A table with one row per graph.")]
+Preset = Annotated[str | None, typer.Option("--preset", help="fast, good or best. Default: good.")]
+TimeLimit = Annotated[str | None, typer.Option("--time-limit", help="For all trainings together, such as 10m.")]
+Seeds = Annotated[int | None, typer.Option("--seeds", min=1, help="How many networks are averaged.")]
+SplitColumn = Annotated[str | None, typer.Option("--split", help="The column with train, val, test.")]
+NoControls = Annotated[bool, typer.Option("--no-controls", help="Do not fit simple models to compare with.")]
+
+
+def train(
+    files: Files,
+    target: Target = None,
+    out_: Out = Path("model"),
+    graphs: GraphsFile = None,
+    preset: Preset = None,
+    time_limit: TimeLimit = None,
+    seeds: Seeds = None,
+    split: SplitColumn = None,
+    no_controls: NoControls = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a model on your own files: CSV, Parquet or a config.toml of sirgcn init.
+
+    The same command goes on where it was stopped.
+
+    Example: sirgcn train nodes.csv edges.csv --target label --out model
+    """
+    configured.refuse_experiments(files)
+    if configured.is_config(files):
+        asked = configured.from_toml(files[0])
+        _refuse_beside_config(target, graphs, split)
+    else:
+        asked = configured.from_files(files, graphs, target=target, split=split)
+    fit: dict[str, Any] = {"preset": preset, "seeds": seeds}
+    if time_limit is not None:
+        fit["time_limit"] = configured.time_of(time_limit, "--time-limit")
+    given = {name: value for name, value in fit.items() if value is not None}
+    asked = replace(asked, fit=asked.fit | given, controls=asked.controls and not no_controls)
+    _train(asked, out_, as_json)
+
+
+def _refuse_beside_config(target: list[str] | None, graphs: Path | None, split: str | None) -> None:
+    for name, value in (("--target", target), ("--graphs", graphs), ("--split", split)):
+        if value:
+            raise ValueError(f"{name}: expected it in the section [data] of the file, got it as an option, too")
+
+
+def _train(asked: configured.Asked, folder: Path, as_json: bool) -> None:
+    from sirgcn.cli.watching import Watching
+    from sirgcn.model.fitting import FitSettings
+    from sirgcn.model.folder import check_place
+    from sirgcn.model.training import TrainSettings, train_into
+
+    check_place(folder)
+    settings = FitSettings(**asked.fit)
+    with Watching() as watcher:
+        watcher.say("reading the tables")
+        task = asked.task()
+        _tell(task)
+        command = shlex.join(["sirgcn", *sys.argv[1:]])
+        model = train_into(task, folder, TrainSettings(settings, asked.controls, command, watcher))
+    _show(model, folder, as_json)
+
+
+def _tell(task: "Task") -> None:
+    """Print what was understood, and what looks suspicious."""
+    found = task.describe()
+    targets = ", ".join(task.details["preprocessing"].targets)
+    sizes = ", ".join(f"{found.sizes[name]:,} {name}" for name in ("graphs", "nodes", "edges"))
+    lines = [f"{found.name}: {sizes}; predicts {targets} of every {task.level}, measured by {task.metric}"]
+    blocks = {
+        "inferred": found.inferred,
+        "columns": found.columns,
+        "left out": found.left_out,
+        "split": found.splits[0],
+    }
+    lines += [f"{title}: {shortened(block)}" for title, block in blocks.items() if block]
+    for line in lines:
+        err.print(line, markup=False, highlight=False, soft_wrap=True)
+    for warning in found.warnings:
+        err.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def shortened(block: Mapping[str, Any], most: int = 12) -> str:
+    """Names with their values on one line; many of them are counted.
+
+    >>> shortened({"a": 1, "b": 2, "c": 3}, most=2)
+    'a: 1, b: 2 and 1 more'
+    """
+    shown = ", ".join(f"{name}: {value}" for name, value in list(block.items())[:most])
+    return shown if len(block) <= most else f"{shown} and {len(block) - most} more"
+
+
+def _show(model: "Model", folder: Path, as_json: bool) -> None:
+    found = {"model": str(folder), "report": str(folder / "report.html"), **result_of(model)}
+    if as_json:
+        print(json.dumps(found))
+        return
+    evaluation = model.about.get("evaluation")
+    if evaluation is None:
+        print_lines("there is no test part, so the model has no score")
+    else:
+        print_scores(evaluation["scores"])
+    print_lines(f"model: {folder}", f"report: {folder / 'report.html'}")
+
+
+def result_of(model: "Model") -> dict[str, Any]:
+    """The result of a training as JSON values."""
+    about = model.about
+    found = {"task": model.problem.name, "metric": model.problem.metric, "sentence": about.get("sentence")}
+    return found | {name: about[name] for name in ("evaluation", "controls") if name in about}
+
+
+def init(
+    files: Files,
+    target: Target = None,
+    out_: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("config.toml"),
+    graphs: GraphsFile = None,
+    split: SplitColumn = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look at your files, and write a config.toml for sirgcn train that you can change.
+
+    It prints what it understood and what looks suspicious. Nothing is trained.
+
+    Example: sirgcn init nodes.csv edges.csv --target label
+    """
+    from sirgcn.files import write_atomic
+
+    if out_.exists() and not force:
+        raise FileExistsError(f"{out_}: expected no file, got one; --force writes over it")
+    asked = configured.from_files(files, graphs, target=target, split=split)
+    task = asked.task()
+    description = task.describe()
+    write_atomic(out_, config_of(asked, task, out_.parent).encode())
+    if as_json:
+        print(json.dumps({"config": str(out_), **description.to_dict()}))
+        return
+    out.print(str(description), markup=False, highlight=False, soft_wrap=True)
+    out.print(f"written: {out_}; train with: sirgcn train {shlex.quote(str(out_))}", markup=False, soft_wrap=True)
+
+
+def config_of(asked: configured.Asked, task: "Task", folder: Path) -> str:
+    """The text of the `config.toml` in a folder, whose paths start there."""
+    import os
+
+    data = dict(asked.data)
+    for name in ("nodes", "edges", "graphs"):
+        if name in data:
+            data[name] = Path(os.path.relpath(data[name], folder)).as_posix()
+    preprocessing = task.details["preprocessing"]
+    names = preprocessing.targets
+    data["target"] = names[0] if len(names) == 1 else list(names)
+    roles = {name: value for name, value in vars(preprocessing.roles).items() if value and name != "key"}
+    notes = {name: value for name, value in roles.items() if name not in data}
+    notes["level"] = task.level
+    notes["directed"] = preprocessing.directed
+    columns = [column.name for column in preprocessing.nodes]
+    return configured.as_toml(replace(asked, data=data), notes, columns)
