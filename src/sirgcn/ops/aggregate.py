@@ -9,12 +9,13 @@ from torch import Tensor
 from sirgcn.ops import operators
 from sirgcn.ops.activation import Activation
 from sirgcn.ops.backend import BACKENDS
-from sirgcn.ops.calls import are_saved_tensors_hooked, is_traced
+from sirgcn.ops.calls import are_saved_tensors_hooked, is_exporting, is_traced
 from sirgcn.ops.gated import gated_aggregate
 from sirgcn.ops.gradients import once_differentiable
 from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.prepare import GATES, prepare
 from sirgcn.ops.reference import EdgeTerms, Needs, cast
+from sirgcn.ops.reference import forward as reference_forward
 
 
 def sir_aggregate(
@@ -67,13 +68,19 @@ def sir_aggregate(
     if reduce == GATES:
         raise ValueError(f"reduce: {GATES} divides by the sum of the gates, and expects a value, got None")
     call = prepare((query, key), neighbors, edge, edge_weight, activation, reduce, backend)
-    return call.restored(_dispatch(*call.nodes, neighbors, call.terms, call.activation, call.backend))
+    first, second = call.nodes
+    return call.restored(_dispatch(first, second, neighbors, call.terms, call.activation, call.backend))
 
 
 def _dispatch(
     query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms, activation: Activation, backend: str
 ) -> Tensor:
-    """Call the backend: as an operator where torch traces the call, otherwise directly, with autograd where needed."""
+    """Call the backend: as an operator where torch traces the call, otherwise directly, with autograd where needed.
+
+    An exported program gets plain operators of torch, because it may run where this package is not installed.
+    """
+    if is_exporting():
+        return reference_forward(query, key, neighbors, terms, activation, False)[0]
     needs_grad = torch.is_grad_enabled() and any(
         tensor is not None and tensor.requires_grad for tensor in (query, key, terms.edge, terms.edge_weight)
     )

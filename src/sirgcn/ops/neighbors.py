@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from sirgcn.ops import native
-from sirgcn.ops.calls import is_compiling, is_traced
+from sirgcn.ops.calls import is_compiling, is_exporting, is_traced
 from sirgcn.ops.checks import check_known, check_range, whole_number
 from sirgcn.ops.door import is_open, opened
 
@@ -193,11 +193,11 @@ class Neighbors:
 
     def in_degree(self) -> Int[Tensor, " targets"]:
         """The number of neighbours of every target u."""
-        return self.by_target.ptr.diff()
+        return _count(self.edge_index[1], self.num_targets) if is_exporting() else self.by_target.ptr.diff()
 
     def out_degree(self) -> Int[Tensor, " sources"]:
         """The number of edges that leave every source v."""
-        return self.by_source.ptr.diff()
+        return _count(self.edge_index[0], self.num_sources) if is_exporting() else self.by_source.ptr.diff()
 
     @_outside_inference
     def weights(self, reduce: str, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
@@ -269,6 +269,11 @@ def rank_one_weights(
         in_degree.clamp(min=1).to(dtype).rsqrt(),
         source_degree.clamp(min=1).to(dtype).rsqrt(),
     )
+
+
+def _count(ends: Tensor, num_nodes: int) -> Tensor:
+    """How many edges have each node as an end, by an operator that every runtime of exported programs knows."""
+    return ends.new_zeros(num_nodes).index_add_(0, ends, torch.ones_like(ends))
 
 
 def _versions(tensors: Sequence[Tensor | None]) -> list[int]:

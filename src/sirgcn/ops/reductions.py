@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sirgcn.ops.aggregate import sir_aggregate
-from sirgcn.ops.calls import is_compiling
+from sirgcn.ops.calls import is_compiling, is_exporting
 from sirgcn.ops.checks import check_devices
 from sirgcn.ops.door import is_open
 from sirgcn.ops.neighbors import Neighbors
@@ -50,6 +50,8 @@ def maximum(h: Float[Tensor, "*batch sources d"], graph: Neighbors) -> Float[Ten
     """
     check_devices({"h": h, "graph": graph})
     graph.check_frozen()
+    if is_exporting():
+        return _scattered_maximum(h, graph)
     # torch's kernel for sparse matrices works on the CPU and reads memory, which a subclass of Tensor may not have.
     if is_compiling() or h.device.type != "cpu" or not is_open(h):
         return tiled_aggregate(nn.Identity(), no_query(h, graph), h, graph, reduce="max")
@@ -63,6 +65,15 @@ def maximum(h: Float[Tensor, "*batch sources d"], graph: Neighbors) -> Float[Ten
     # torch's kernel is over ten times as fast as tiles of edges.
     out = torch.sparse.mm(adjacency, rows, "amax")
     return out.unflatten(1, (*batch, width)).movedim(0, -2) if batch else out
+
+
+def _scattered_maximum(h: Tensor, graph: Neighbors) -> Tensor:
+    """The maximum by an operator that every runtime of exported programs knows."""
+    source, target = graph.edge_index.long()
+    rows = h.index_select(-2, source)
+    index = target.unsqueeze(-1).expand_as(rows)
+    empty = h.new_zeros(*h.shape[:-2], graph.num_targets, h.size(-1))
+    return empty.scatter_reduce_(-2, index, rows, "amax", include_self=False)
 
 
 @functools.cache

@@ -1,0 +1,288 @@
+"""`explain`: which neighbours and which columns moved a prediction."""
+
+from collections.abc import Sequence
+
+import torch
+
+from sirgcn.data.graphs import Graphs
+from sirgcn.data.tables import Inputs
+from sirgcn.data.task import Task
+from sirgcn.model.drawing import Drawing, DrawnEdge, DrawnNode
+from sirgcn.model.effects import (
+    DeletionTest,
+    Effects,
+    Link,
+    Part,
+    column_effects,
+    deletion_of,
+    link_effects,
+    links_of,
+    node_effects,
+)
+from sirgcn.model.explanation import ColumnEffect, EdgeEffect, Explanation, NodeEffect
+from sirgcn.model.fitted import Model
+from sirgcn.model.layout import rings, stress
+from sirgcn.model.masks import Masks, masks_of
+from sirgcn.model.messages import messages_of
+from sirgcn.model.naming import NamedColumn, Names, names_of, reference_of
+from sirgcn.model.removal import Change, Neighbourhood, neighbourhood_of, outputs_after
+from sirgcn.model.scoring import Score, score_of
+from sirgcn.strict import Count, Size, checked
+
+# The largest graph that is drawn as a whole, and the most edges around a node.
+_MOST_DRAWN, _MOST_AROUND = 70, 14
+
+
+@checked
+def explain(
+    model: Model,
+    source: Inputs | Task | Graphs,
+    row: str | int,
+    target: str | None = None,
+    *,
+    most: Size = 30,
+    masks: bool = True,
+    draws: Count = 20,
+    seed: Count = 0,
+) -> Explanation:
+    r"""What moved the prediction of one row: which edges, which columns and, for a graph, which nodes.
+
+    The effect of an edge is the score of the prediction minus the score without the edge. The score is the log-odds of
+    the class, or the number. So effects are no estimates: the model is asked again with each edge taken away. In a very
+    large neighbourhood, that is done for the edges that the derivative of the score by their weights points to.
+    The effect of a column is the same with the mean (or the most frequent category) in place of its values.
+
+    Args:
+        model: the model.
+        source: new tables from `apply_tables`, a task, or graphs.
+        row: the id of the row; `A->B` for an edge from A to B. A number where rows have no ids.
+        target: a class, label or target; default: the most probable class, or the first target.
+        most: how many edges, columns and nodes are told.
+        masks: whether the masks of PyG's GNNExplainer are learned too.
+        draws: how many sets of random edges the deletion test removes.
+        seed: of masks and draws.
+
+    Raises:
+        ValueError: no row has this id; the error names the nearest ones.
+
+    >>> import pandas as pd
+    >>> from sirgcn.data import load_tables
+    >>> from sirgcn.model import FitSettings, fit
+    >>> nodes = pd.DataFrame({"id": range(20), "size": [1.0, 2.0] * 10, "label": ["x", "y"] * 10})
+    >>> edges = pd.DataFrame({"source": range(18), "target": range(2, 20)})
+    >>> task = load_tables(nodes, edges)
+    >>> found = explain(fit(task, FitSettings("fast")), task, 7, masks=False)
+    >>> found.row, found.edges[0].target, found.columns[0].column
+    ('7', '7', 'size')
+    """
+    graphs, names = names_of(source, model.preprocessing)
+    count = {"node": graphs.num_nodes, "edge": graphs.num_edges, "graph": len(graphs)}[graphs.level]
+    number = names.find(graphs.level, row, count)
+    near = neighbourhood_of(model, graphs, number)
+    outputs = outputs_after(model, near, [Change()])
+    score = score_of(model, outputs, target)
+    links = links_of(near, names.directed)
+    effects = link_effects(score, near, links)
+    learned = masks_of(score, near, seed=seed) if masks else Masks()
+    edges, strongest = _edges(score, near, names, graphs, (links, effects), learned, most)
+    references = reference_of(graphs.x), None if graphs.edge_attr is None else reference_of(graphs.edge_attr)
+    columns = column_effects(score, near, (names.columns, names.edge_columns), references)
+    of_nodes = node_effects(score, near)
+    notes = [learned.note] if learned.note else []
+    if len(effects.places) < len(links):
+        notes.append(f"of {len(links):,} edges, the {len(effects.places)} were tried that the derivative points to")
+    return Explanation(
+        names.title(graphs, number),
+        graphs.level,
+        score.name,
+        float(score.shown(score(outputs))[0]),
+        score.unit,
+        model.problem.sort,
+        edges,
+        _columns(score, near, columns, learned, most),
+        _nodes(score, near, names, graphs, of_nodes, most),
+        deletion_of(score, near, links, effects, draws, seed),
+        tuple(notes),
+        _drawing(near, names, graphs, strongest, of_nodes, links),
+    )
+
+
+def deletion_test(
+    model: Model,
+    source: Inputs | Task | Graphs,
+    row: str | int,
+    target: str | None = None,
+    *,
+    draws: int = 20,
+    seed: int = 0,
+) -> DeletionTest | None:
+    """Whether the edges that `explain` names matter more than random ones of the same neighbourhood.
+
+    The strongest edges of one direction, at most five and at most a quarter of all, are taken away together; then as
+    many random other ones, several times. None stands for a neighbourhood of fewer than two edges.
+
+    Args:
+        model: the model.
+        source: as in `explain`.
+        row: as in `explain`.
+        target: as in `explain`.
+        draws: how many sets of random edges are removed.
+        seed: of the draws.
+
+    >>> from sirgcn.data import load
+    >>> from sirgcn.model import Member, Problem
+    >>> from sirgcn.nn import NetConfig, build_net
+    >>> task = load("hetero_edge_count", c=2, num_graphs=10)
+    >>> config = NetConfig.of(2, 8, 1, num_layers=1, encoder="embedding", pool="sum")
+    >>> model = Model(Problem.of(task), (Member(config, build_net(config).eval()),))
+    >>> deletion_test(model, task, 3).passed
+    True
+    """
+    graphs, names = names_of(source, model.preprocessing)
+    count = {"node": graphs.num_nodes, "edge": graphs.num_edges, "graph": len(graphs)}[graphs.level]
+    near = neighbourhood_of(model, graphs, names.find(graphs.level, row, count))
+    score = score_of(model, outputs_after(model, near, [Change()]), target)
+    links = links_of(near, names.directed)
+    return deletion_of(score, near, links, link_effects(score, near, links), draws, seed)
+
+
+def _strongest(effects: Effects, most: int) -> list[tuple[int, float, float]]:
+    """The number, the effect and the score without each thing, strongest first."""
+    found = list(zip(effects.places, effects.effect, effects.without, strict=True))
+    return sorted(found, key=lambda entry: -abs(entry[1]))[:most]
+
+
+def _edges(
+    score: Score,
+    near: Neighbourhood,
+    names: Names,
+    graphs: Graphs,
+    found: tuple[Sequence[Link], Effects],
+    masks: Masks,
+    most: int,
+) -> tuple[tuple[EdgeEffect, ...], list[tuple[Link, float]]]:
+    """The strongest edges as they are told, and as they are drawn."""
+    links, effects = found
+    strongest = _strongest(effects, most)
+    chosen = [links[place] for place, _, _ in strongest]
+    messages = messages_of(score.model, near, [link.edges[0] for link in chosen])
+    told = []
+    for number, (link, (_, effect, without)) in enumerate(zip(chosen, strongest, strict=True)):
+        source, target = (names.node(graphs, int(near.nodes[end]), near.first) for end in (link.source, link.target))
+        told.append(
+            EdgeEffect(
+                source,
+                target,
+                int(near.hops[link.target]),
+                effect,
+                _shown(score, without),
+                None if messages is None else messages.norm[number],
+                None if messages is None else messages.contextual[number],
+                None if messages is None else messages.layer[number],
+                None if masks.edges is None else float(masks.edges[list(link.edges)].mean()),
+            )
+        )
+    return tuple(told), [(link, effect) for link, (_, effect, _) in zip(chosen, strongest, strict=True)]
+
+
+def _columns(
+    score: Score,
+    near: Neighbourhood,
+    found: Sequence[tuple[Part, NamedColumn, float, float]],
+    masks: Masks,
+    most: int,
+) -> tuple[ColumnEffect, ...]:
+    told = []
+    for part, column, effect, without in sorted(found, key=lambda entry: -abs(entry[2]))[:most]:
+        rows = list(part.rows)
+        inputs = near.graphs.edge_attr if part.of_edges else near.graphs.x
+        assert inputs is not None
+        value = column.value(inputs[rows[0]]) if len(rows) == 1 else ""
+        mask = None
+        if masks.columns is not None and not part.of_edges:
+            mask = float(masks.columns[rows, column.first : column.first + column.width].mean())
+        told.append(ColumnEffect(column.name, part.name, value, effect, _shown(score, without), mask))
+    return tuple(told)
+
+
+def _nodes(
+    score: Score, near: Neighbourhood, names: Names, graphs: Graphs, effects: Effects, most: int
+) -> tuple[NodeEffect, ...]:
+    return tuple(
+        NodeEffect(names.node(graphs, int(near.nodes[place]), near.first), effect, _shown(score, without))
+        for place, effect, without in _strongest(effects, most)
+    )
+
+
+def _shown(score: Score, value: float) -> float:
+    return float(score.shown(torch.tensor([value]))[0])
+
+
+def _drawing(
+    near: Neighbourhood,
+    names: Names,
+    graphs: Graphs,
+    strongest: Sequence[tuple[Link, float]],
+    of_nodes: Effects,
+    links: Sequence[Link],
+) -> Drawing:
+    """The whole graph where it is small enough, otherwise the strongest edges around what is explained."""
+    is_whole = near.level == "graph" and near.graphs.num_nodes <= _MOST_DRAWN
+    drawn = [(link.source, link.target) for link in links] if is_whole else []
+    named = {(link.source, link.target): effect for link, effect in strongest[: None if is_whole else _MOST_AROUND]}
+    if not is_whole:
+        drawn = list(named) + _ways(near, list(named), links)
+    nodes = list(range(near.graphs.num_nodes)) if is_whole else list(dict.fromkeys([*near.ends, *sum(drawn, ())]))
+    place = {node: number for number, node in enumerate(nodes)}
+    edges = tuple(
+        DrawnEdge(place[v], place[u], named.get((v, u)), names.directed) for v, u in dict.fromkeys(drawn)
+    )
+    if near.level == "graph":
+        places = stress(len(nodes), [(edge.source, edge.target) for edge in edges])
+    else:
+        hops = [int(near.hops[node]) for node in nodes]
+        places = rings(hops, _parents(nodes, hops, edges))
+    effects = dict(zip(of_nodes.places, of_nodes.effect, strict=True))
+    made = tuple(
+        DrawnNode(
+            names.node(graphs, int(near.nodes[node]), near.first),
+            float(x),
+            float(y),
+            node in near.ends,
+            effects.get(node),
+        )
+        for node, (x, y) in zip(nodes, places, strict=True)
+    )
+    left = len(links) - len(named)
+    note = f"{left:,} weaker edges have no number" if is_whole else f"{left:,} weaker edges are not drawn"
+    return Drawing(made, edges, names.atoms and near.level == "graph", note if left else "")
+
+
+def _ways(
+    near: Neighbourhood, named: Sequence[tuple[int, int]], links: Sequence[Link]
+) -> list[tuple[int, int]]:
+    """Edges that lead from the named ones to what is explained, so that the drawing hangs together."""
+    nearer: dict[int, int] = {}
+    for link in links:
+        if int(near.hops[link.target]) < int(near.hops[link.source]):
+            nearer.setdefault(link.source, link.target)
+    known, found = set(named), []
+    for _, target in named:
+        node = target
+        while node in nearer and (node, nearer[node]) not in known:
+            known.add((node, nearer[node]))
+            found.append((node, nearer[node]))
+            node = nearer[node]
+    return found
+
+
+def _parents(nodes: Sequence[int], hops: Sequence[int], edges: Sequence[DrawnEdge]) -> list[int | None]:
+    """The node of one hop less with which each one is drawn."""
+    found: dict[int, int] = {}
+    for edge in edges:
+        for one, other in ((edge.source, edge.target), (edge.target, edge.source)):
+            if hops[other] == hops[one] - 1:
+                found.setdefault(one, other)
+    roots = [place for place, hop in enumerate(hops) if hop == 0]
+    return [None if hop == 0 else found.get(place, roots[0]) for place, hop in enumerate(hops)]
+
