@@ -86,6 +86,19 @@ def test_molecules_get_random_walks_unless_the_caller_has_encodings() -> None:
     assert {one.config.context.pe_dim for one in found} == {4}
 
 
+def test_columns_of_whole_graphs_enter_every_candidate() -> None:
+    task = small_task("graph", count=20)
+    own = replace(
+        task,
+        graphs=replace(task.graphs, graph_attr=torch.rand(20, 3)),
+        schema=replace(task.schema, graph_features=3),
+    )
+    for one in candidates(own):
+        assert one.config.readout.graph_channels == 3
+        batch = one.preparation.applied(own).graphs.batch()
+        assert call(build_net(one.config).eval(), batch, "graph").shape == (20, 2)
+
+
 def test_larger_data_get_fewer_epochs_and_candidates_of_a_task_equal_budgets() -> None:
     def task(nodes: int) -> Task:
         x, y = torch.randn(nodes, 8), torch.arange(nodes) % 2

@@ -292,6 +292,8 @@ def _inputs(schema: Schema, network: dict[str, Any]) -> dict[str, Any]:
         found |= {"positional": "random_walk", "pe_dim": schema.encodings, "pe_norm": True}
         found["pe_channels"] = network["hidden_channels"] // 4
         found.setdefault("encoder", "linear")
+    if schema.graph_features and network.get("pool") is not None:
+        found["graph_channels"] = schema.graph_features
     if schema.edge_encodings:
         found["edge_pe_dim"] = schema.edge_encodings
         found.setdefault("edge_encoder", "constant")
