@@ -205,7 +205,9 @@ def test_a_script_runs_where_sirgcn_is_not_installed(tmp_path: Path) -> None:
 def test_a_script_has_no_code_from_the_names_of_a_model() -> None:
     model = small_model()
     evil = '"""\nimport os\nraise SystemExit(os.name)\n"""'
-    problem = model.problem.__class__(**vars(model.problem) | {"name": evil, "targets": (evil,), "classes": (evil,) * 3})
+    problem = model.problem.__class__(
+        **vars(model.problem) | {"name": evil, "targets": (evil,), "classes": (evil,) * 3}
+    )
     found: dict[str, Any] = {"__file__": "ejected.py", "__name__": "ejected"}
     # MessagePassing looks its module up by name.
     sys.modules["ejected"] = ModuleType("ejected")

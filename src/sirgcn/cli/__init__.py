@@ -13,6 +13,7 @@ from sirgcn.cli.compare import compare
 from sirgcn.cli.reproduce import reproduce
 from sirgcn.cli.search import search
 from sirgcn.cli.shared import err
+from sirgcn.cli.tune import tune
 
 app = typer.Typer(
     help="Contextualised messages on graphs: SIR-GCN. Trains on your own graphs, and reruns the paper's tables.",
@@ -27,6 +28,7 @@ app.command()(use.predict)
 app.command()(use.evaluate)
 app.command()(use.embed)
 app.command()(compare)
+app.command()(tune)
 app.command()(reproduce)
 app.command()(search)
 app.command()(shows.results)

@@ -178,12 +178,16 @@ def _circle(node: DrawnNode, x: float, y: float, is_inside: bool, middle: float,
     )
     name = node.name if len(node.name) <= _LONGEST else f"{node.name[: _LONGEST - 1]}\u2026"
     if is_inside:
-        label = f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" class="small" fill="{ink}">{escape(name)}</text>'
+        label = (
+            f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" class="small" fill="{ink}">{escape(name)}</text>'
+        )
         return circle + label
     if node.is_explained:
         return circle + f'<text x="{x:.1f}" y="{y - 22:.1f}" text-anchor="middle" class="halo">{escape(name)}</text>'
     anchor, shift = ("start", 15) if x >= middle else ("end", -15)
-    return circle + f'<text x="{x + shift:.1f}" y="{y + 5:.1f}" text-anchor="{anchor}" class="halo">{escape(name)}</text>'
+    return (
+        circle + f'<text x="{x + shift:.1f}" y="{y + 5:.1f}" text-anchor="{anchor}" class="halo">{escape(name)}</text>'
+    )
 
 
 def _description(drawing: Drawing) -> str:

@@ -69,9 +69,7 @@ def _with_far_partners(near: Neighbourhood, links: list[Link]) -> list[Link]:
     far: dict[tuple[int, int], list[int]] = {}
     for edge in is_far.nonzero().squeeze(1).tolist():
         far.setdefault((int(source[edge]), int(target[edge])), []).append(edge)
-    return [
-        Link((*link.edges, *far.get((link.target, link.source), [])), link.source, link.target) for link in links
-    ]
+    return [Link((*link.edges, *far.get((link.target, link.source), [])), link.source, link.target) for link in links]
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,9 +308,7 @@ def column_effects(
     return found
 
 
-def _most_unusual(
-    columns: Sequence[NamedColumn], rows: Tensor, reference: Tensor, most: int
-) -> list[NamedColumn]:
+def _most_unusual(columns: Sequence[NamedColumn], rows: Tensor, reference: Tensor, most: int) -> list[NamedColumn]:
     """The columns that differ from the reference; of very many, those that differ most."""
     away = (rows.float() - reference.float()).abs().mean(0)
     distance = {column: float(away[column.first : column.first + column.width].max()) for column in columns}
@@ -325,4 +321,3 @@ def _replaced(inputs: Tensor, part: Part, column: NamedColumn, reference: Tensor
     rows = torch.tensor(part.rows)
     other[rows, columns] = reference[columns].to(other.dtype)
     return Change(edge_attr=other) if part.of_edges else Change(x=other)
-

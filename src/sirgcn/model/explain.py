@@ -234,9 +234,7 @@ def _drawing(
         drawn = list(named) + _ways(near, list(named), links)
     nodes = list(range(near.graphs.num_nodes)) if is_whole else list(dict.fromkeys([*near.ends, *sum(drawn, ())]))
     place = {node: number for number, node in enumerate(nodes)}
-    edges = tuple(
-        DrawnEdge(place[v], place[u], named.get((v, u)), names.directed) for v, u in dict.fromkeys(drawn)
-    )
+    edges = tuple(DrawnEdge(place[v], place[u], named.get((v, u)), names.directed) for v, u in dict.fromkeys(drawn))
     if near.level == "graph":
         places = stress(len(nodes), [(edge.source, edge.target) for edge in edges])
     else:
@@ -258,9 +256,7 @@ def _drawing(
     return Drawing(made, edges, names.atoms and near.level == "graph", note if left else "")
 
 
-def _ways(
-    near: Neighbourhood, named: Sequence[tuple[int, int]], links: Sequence[Link]
-) -> list[tuple[int, int]]:
+def _ways(near: Neighbourhood, named: Sequence[tuple[int, int]], links: Sequence[Link]) -> list[tuple[int, int]]:
     """Edges that lead from the named ones to what is explained, so that the drawing hangs together."""
     nearer: dict[int, int] = {}
     for link in links:
@@ -285,4 +281,3 @@ def _parents(nodes: Sequence[int], hops: Sequence[int], edges: Sequence[DrawnEdg
                 found.setdefault(one, other)
     roots = [place for place, hop in enumerate(hops) if hop == 0]
     return [None if hop == 0 else found.get(place, roots[0]) for place, hop in enumerate(hops)]
-

@@ -89,9 +89,7 @@ def _inputs_of_layers(member: Member, near: Neighbourhood) -> list[tuple[SIRConv
     return [seen[id(layer)] for layer in layers]
 
 
-def _in_layer(
-    conv: SIRConv, h: Tensor, edge: Any, near: Neighbourhood, index: Tensor
-) -> tuple[Tensor, Tensor]:
+def _in_layer(conv: SIRConv, h: Tensor, edge: Any, near: Neighbourhood, index: Tensor) -> tuple[Tensor, Tensor]:
     """The messages of edges in a layer, and their difference from those to an average node."""
     source, target = near.graphs.edge_index[:, index]
     query = conv.lin_query(h).index_select(0, target)

@@ -66,8 +66,7 @@ def _of_column(column: Column, inputs: Tensor) -> str:
     if column.gaps and bool(inputs[-1]):
         return "missing"
     numbers = [
-        value * scale + mean
-        for value, mean, scale in zip(inputs.tolist(), column.mean, column.scale, strict=False)
+        value * scale + mean for value, mean, scale in zip(inputs.tolist(), column.mean, column.scale, strict=False)
     ]
     if column.type == "boolean":
         return "true" if numbers[0] > 0.5 else "false"
@@ -190,9 +189,7 @@ def _is_molecule(graphs: Graphs, preprocessing: Preprocessing | None) -> bool:
     return is_atom and bonds is not None and not bonds.is_floating_point() and bonds.size(1) == len(BOND_VOCABULARIES)
 
 
-def _columns(
-    inputs: Tensor, columns: tuple[Column, ...], is_molecule: bool, of_edges: bool
-) -> tuple[NamedColumn, ...]:
+def _columns(inputs: Tensor, columns: tuple[Column, ...], is_molecule: bool, of_edges: bool) -> tuple[NamedColumn, ...]:
     if is_molecule:
         if of_edges:
             return tuple(

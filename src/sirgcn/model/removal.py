@@ -96,7 +96,9 @@ def neighbourhood_of(model: Model, graphs: Graphs, row: int) -> Neighbourhood:
         # Every message reaches the explained node by way of the graph.
         reach = int(hops.max()) + 1
     local = tuple(place[ends].tolist())
-    return Neighbourhood(level, part, local, nodes + first, edges + first_edge, hops[nodes], reach, first, label_attr, walks)
+    return Neighbourhood(
+        level, part, local, nodes + first, edges + first_edge, hops[nodes], reach, first, label_attr, walks
+    )
 
 
 def _graph(
