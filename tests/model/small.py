@@ -45,6 +45,8 @@ def config_of(level: Any, schema: Schema, layers: int = 2, channels: int = 16, *
         options = {"pool": "mean"} | options
     if level == "edge":
         options = {"edge_scores": True} | options
+    if schema.graph_features:
+        options = {"graph_channels": schema.graph_features} | options
     options["edge_channels"] = schema.edge_vocabularies or schema.edge_features or None
     return NetConfig.of(schema.vocabularies or schema.features, channels, schema.outputs, layers, **options)
 

@@ -43,7 +43,8 @@ def graphs_for(model: Model, nodes: int = 30, edges: int = 45, seed: int = 0) ->
         edge_index = edge_index.remainder(nodes // 3) + torch.arange(3).repeat_interleave(edges // 3) * (nodes // 3)
         pointers = {"node_ptr": torch.arange(4) * (nodes // 3), "edge_ptr": torch.arange(4) * (edges // 3)}
     y = torch.zeros({"node": nodes, "edge": edges, "graph": 3}[level], dtype=torch.int64)
-    return Graphs(x, edge_index, y, level, edge_attr, **pointers)
+    of_graphs = torch.randn(3, schema.graph_features, generator=generator) if schema.graph_features else None
+    return Graphs(x, edge_index, y, level, edge_attr, **pointers, graph_attr=of_graphs)
 
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -55,6 +56,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "edge features": {"schema": EDGES},
     "edges": {"level": "edge", "schema": EDGES},
     "graphs": {"level": "graph", "networks": 2},
+    "features of graphs": {"level": "graph", "schema": Schema(features=8, graph_features=5, outputs=3)},
 }
 
 
@@ -178,7 +180,9 @@ def test_a_network_without_weights_of_edges_tries_the_nearest_edges(monkeypatch:
     assert set(direct) <= set(chosen.places)
 
 
-@pytest.mark.parametrize("options", [{"gated": True}, {"context": "sum"}, {"schema": EDGES}, {"sigma_layers": 1}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"gated": True}, {"context": "sum"}, {"schema": EDGES}, {"sigma_layers": 1}], ids=str
+)
 def test_the_messages_of_a_node_add_up_to_the_output_of_its_layer(options: dict[str, Any]) -> None:
     model = small_model(**options)
     graphs = graphs_for(model)
@@ -402,6 +406,19 @@ def test_numbers_are_explained_in_their_units() -> None:
     assert found.unit == "target 1"
     for edge in found.edges:
         assert edge.effect == pytest.approx(found.prediction - edge.without, abs=1e-4)
+
+
+def test_columns_of_a_graph_are_explained_too() -> None:
+    model = model_of(MODELS["features of graphs"])
+    graphs = graphs_for(model)
+    assert graphs.graph_attr is not None
+    found = explain(model, graphs, 1, masks=False)
+    own = next(column for column in found.columns if column.of == "this row")
+    number = int(own.column.removeprefix("graph[").removesuffix("]"))
+    other = graphs.graph_attr.clone()
+    other[1, number] = other[:, number].mean()
+    changed = model.outputs(replace(graphs, graph_attr=other))[1].softmax(0)
+    assert own.without == pytest.approx(float(changed[model.problem.classes.index(found.target)]), abs=1e-5)
 
 
 def test_columns_are_replaced_by_their_mean() -> None:

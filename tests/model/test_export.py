@@ -39,6 +39,7 @@ PROGRAMS: dict[str, dict[str, Any]] = {
     "ensemble": {"level": "graph", "networks": 2, "schema": EDGES},
     "edge classes": {"level": "edge"},
     "edges with features": {"level": "edge", "schema": EDGES, "edge_encoder": "linear"},
+    "features of graphs": {"level": "graph", "schema": Schema(features=8, graph_features=5, outputs=3)},
     "virtual node": {"virtual_node": True, "encoder": "linear"},
     "gates and a context": {"gated": True, "context": "mean", "aggr": "sym"},
     "gcn": {"conv": "gcn"},
@@ -99,6 +100,11 @@ SCRIPTS: dict[str, dict[str, Any]] = PROGRAMS | {
         "edge_pe_dim": 3,
     },
     "head": {"level": "graph", "readout_layers": 2, "head_channels": (8, 6), "pool": "sum", "out_bias": False},
+    "features of graphs with a head": {
+        "level": "graph",
+        "schema": Schema(features=8, graph_features=5, outputs=3),
+        "head_channels": (8,),
+    },
     "head without readout": {"level": "graph", "readout_layers": 0, "head_channels": (8,), "head_norm": None},
     "atoms and bonds": {
         "level": "graph",
@@ -205,7 +211,9 @@ def test_a_script_runs_where_sirgcn_is_not_installed(tmp_path: Path) -> None:
 def test_a_script_has_no_code_from_the_names_of_a_model() -> None:
     model = small_model()
     evil = '"""\nimport os\nraise SystemExit(os.name)\n"""'
-    problem = model.problem.__class__(**vars(model.problem) | {"name": evil, "targets": (evil,), "classes": (evil,) * 3})
+    problem = model.problem.__class__(
+        **vars(model.problem) | {"name": evil, "targets": (evil,), "classes": (evil,) * 3}
+    )
     found: dict[str, Any] = {"__file__": "ejected.py", "__name__": "ejected"}
     # MessagePassing looks its module up by name.
     sys.modules["ejected"] = ModuleType("ejected")

@@ -16,6 +16,7 @@ from sirgcn.cli.report import report
 from sirgcn.cli.reproduce import reproduce
 from sirgcn.cli.search import search
 from sirgcn.cli.shared import err
+from sirgcn.cli.tune import tune
 
 app = typer.Typer(
     help="Contextualised messages on graphs: SIR-GCN. Trains on your own graphs, and reruns the paper's tables.",
@@ -32,6 +33,7 @@ app.command()(use.embed)
 app.command()(explain)
 app.command()(export)
 app.command()(compare)
+app.command()(tune)
 app.command()(report)
 app.command()(reproduce)
 app.command()(search)

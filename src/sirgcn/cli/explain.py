@@ -36,8 +36,7 @@ def explain(
     from sirgcn.files import write_atomic
     from sirgcn.model.explain import explain as made
     from sirgcn.model.folder import load
-    from sirgcn.model.predicting import read_inputs
-    from sirgcn.spreadsheet import csv_text
+    from sirgcn.model.predicting import frame_text, read_inputs
 
     if out_ is not None and out_.suffix not in _FORMS:
         raise ValueError(f"--out: expected a name that ends in {', '.join(_FORMS)}, got {out_.name}")
@@ -51,7 +50,7 @@ def explain(
             ".svg": explanation.to_svg,
             ".html": explanation.to_html,
             ".json": explanation.to_json,
-            ".csv": lambda: csv_text(explanation.to_frame("edges")),
+            ".csv": lambda: frame_text(explanation.to_frame("edges")),
         }
         write_atomic(out_, texts[out_.suffix]().encode())
     if as_json:

@@ -29,7 +29,7 @@ WIDE = 100
 """Node features of more numbers than this, unless most of them are 0, fill wider layers."""
 
 MANY = 5_000
-"""With fewer graphs to train on than this, chance decides much: the chosen settings are trained several times."""
+"""With fewer graphs than this chance decides much, as with few labels: several networks are averaged."""
 
 WALKS = 16
 """The steps of random walks that the nodes of many graphs get."""
@@ -97,9 +97,15 @@ class _Recipe:
 def _recipes(facts: Facts) -> tuple[_Recipe, ...]:
     if facts.is_many:
         return _of_many_graphs(facts)
-    if facts.is_sparse and facts.labels_per_output <= FEW and facts.level == "node":
+    if _has_few_labels(facts):
         return _of_few_labels(facts)
     return _of_one_graph(facts)
+
+
+def _has_few_labels(facts: Facts) -> bool:
+    """Whether the columns of the nodes of one graph are long sparse rows, and few of the nodes have labels."""
+    is_one_of_nodes = facts.level == "node" and not facts.is_many
+    return is_one_of_nodes and facts.is_sparse and facts.labels_per_output <= FEW
 
 
 def _of_few_labels(facts: Facts) -> tuple[_Recipe, ...]:
@@ -239,7 +245,9 @@ def networks(task: Task) -> int:
     >>> networks(load("hetero_edge_count", c=2, num_graphs=10))
     3
     """
-    return 3 if task.over == "graphs" and len(task.graphs) < MANY else 1
+    facts = Facts.of(task)
+    is_noisy = facts.items < MANY if facts.is_many else _has_few_labels(facts)
+    return 3 if is_noisy else 1
 
 
 def _epochs(facts: Facts, width: int, layers: int) -> int:

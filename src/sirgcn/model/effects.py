@@ -1,8 +1,8 @@
 """How much each edge, node and column moved a prediction: what the prediction loses when it is taken away."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Literal, overload
 
 import numpy as np
 import torch
@@ -262,58 +262,67 @@ def node_effects(score: Score, near: Neighbourhood) -> Effects:
     return effects_of(score, near, [Change(node=place) for place in places], places)
 
 
+Inputs = Literal["nodes", "edges", "graph"]
+"""What the rows of a column are."""
+
+
 @dataclass(frozen=True)
 class Part:
     """The rows in which a column is replaced.
 
     Args:
-        name: what the rows are.
+        name: what a reader calls the rows.
+        of: what the rows are.
         rows: their numbers.
-        of_edges: whether they are edges.
     """
 
     name: str
+    of: Inputs
     rows: tuple[int, ...]
-    of_edges: bool = False
 
 
 def parts_of(near: Neighbourhood) -> list[Part]:
     """The rows whose columns are explained apart: the explained node or the two ends of an edge, and the others."""
     count = near.graphs.num_nodes
-    edges = Part("edges", tuple(range(near.graphs.num_edges)), True)
+    edges = Part("edges", "edges", tuple(range(near.graphs.num_edges)))
     if near.level == "graph":
-        return [Part("nodes", tuple(range(count))), edges]
-    ends = [Part("this row", near.ends)]
+        return [Part("this row", "graph", (0,)), Part("nodes", "nodes", tuple(range(count))), edges]
+    ends = [Part("this row", "nodes", near.ends)]
     if near.level == "edge":
-        ends = [Part(name, (end,)) for name, end in zip(("source", "target"), near.ends, strict=True)]
+        pairs = zip(("source", "target"), near.ends, strict=True)
+        ends = [Part(name, "nodes", (end,)) for name, end in pairs]
     explained = set(near.ends)
     others = tuple(place for place in range(count) if place not in explained)
-    return [*ends, Part("neighbours", others), edges]
+    return [*ends, Part("neighbours", "nodes", others), edges]
+
+
+def inputs_of(near: Neighbourhood) -> dict[Inputs, Tensor | None]:
+    """The inputs of nodes, edges and the graph."""
+    return {"nodes": near.graphs.x, "edges": near.graphs.edge_attr, "graph": near.graph_attr}
 
 
 def column_effects(
     score: Score,
     near: Neighbourhood,
-    columns: tuple[Sequence[NamedColumn], Sequence[NamedColumn]],
-    references: tuple[Tensor, Tensor | None],
+    columns: Mapping[Inputs, Sequence[NamedColumn]],
+    references: Mapping[Inputs, Tensor | None],
 ) -> list[tuple[Part, NamedColumn, float, float]]:
     """The effect of every column in every part: what replacing it by its mean (or most frequent category) takes away.
 
     Args:
         score: what is explained.
         near: the neighbourhood.
-        columns: the columns of nodes and those of edges.
-        references: the rows that stand for no knowledge, of nodes and of edges.
+        columns: the columns of nodes, edges and graphs.
+        references: the rows that stand for no knowledge.
     """
     found = []
     most = max(_LEAST_TRIED, _MOST_EDGES // max(1, near.graphs.num_edges + near.graphs.x.numel()))
     for part in parts_of(near):
-        inputs = near.graphs.edge_attr if part.of_edges else near.graphs.x
-        reference = references[part.of_edges]
+        inputs, reference = inputs_of(near)[part.of], references[part.of]
         if inputs is None or reference is None or not part.rows:
             continue
-        own = _most_unusual(columns[part.of_edges], inputs[list(part.rows)], reference, most)
-        changes = [_replaced(inputs, part, column, reference) for column in own]
+        own = _most_unusual(columns[part.of], inputs[list(part.rows)], reference, most)
+        changes = [_replaced(near, inputs, part, column, reference) for column in own]
         effects = effects_of(score, near, changes, range(len(own)))
         found += [
             (part, column, effect, without)
@@ -332,9 +341,15 @@ def _most_unusual(
     return sorted(changed, key=lambda column: -distance[column])[:most]
 
 
-def _replaced(inputs: Tensor, part: Part, column: NamedColumn, reference: Tensor) -> Change:
+def _replaced(near: Neighbourhood, inputs: Tensor, part: Part, column: NamedColumn, reference: Tensor) -> Change:
     other, columns = inputs.clone(), slice(column.first, column.first + column.width)
-    rows = torch.tensor(part.rows)
-    other[rows, columns] = reference[columns].to(other.dtype)
-    return Change(edge_attr=other) if part.of_edges else Change(x=other)
-
+    other[torch.tensor(part.rows), columns] = reference[columns].to(other.dtype)
+    if part.of == "graph":
+        return Change(graph_attr=other)
+    if part.of == "nodes":
+        return Change(x=other)
+    label_attr = near.label_attr
+    if label_attr is not None:
+        label_attr = label_attr.clone()
+        label_attr[:, columns] = reference[columns].to(other.dtype)
+    return Change(edge_attr=other, label_attr=label_attr)

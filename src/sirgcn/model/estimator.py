@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, Transfo
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from sirgcn.data import load_tables
+from sirgcn.data import Task, load_tables
 from sirgcn.data.tables import Inputs
 from sirgcn.model.accepted import LABEL, Accepted, accept, in_graph, is_array, labelled, with_any_labels, without_target
 from sirgcn.model.calibration import Calibration
@@ -31,7 +31,7 @@ FRACTIONS = (0.8, 0.2, 0.0)
 """The shares of a split that an estimator draws: its caller keeps the test rows."""
 
 
-class SIREstimator(TransformerMixin, BaseEstimator):
+class SIREstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
     """What `SIRClassifier` and `SIRRegressor` have in common; use one of these.
 
     Args:
@@ -97,7 +97,7 @@ class SIREstimator(TransformerMixin, BaseEstimator):
         options: dict[str, Any] = {"seed": self.random_state, "fractions": FRACTIONS, "task": task}
         if target is not None:
             options["target"] = target
-        self.task_ = load_tables(**tables, **(options | dict(self.tables or {})))
+        self.task_: Task | None = load_tables(**tables, **(options | dict(self.tables or {})))
         fit = FitSettings(
             preset=self.preset,
             seed=self.random_state,
@@ -179,7 +179,7 @@ class SIREstimator(TransformerMixin, BaseEstimator):
         return tags
 
 
-class SIRClassifier(ClassifierMixin, SIREstimator):
+class SIRClassifier(ClassifierMixin, SIREstimator):  # type: ignore[misc] # scikit-learn has no types
     """A classifier of nodes, edges or graphs, with scikit-learn's methods.
 
     >>> import pandas as pd
@@ -237,7 +237,7 @@ class SIRClassifier(ClassifierMixin, SIREstimator):
         return probabilities_of(self.model_, outputs)
 
 
-class SIRRegressor(RegressorMixin, SIREstimator):
+class SIRRegressor(RegressorMixin, SIREstimator):  # type: ignore[misc] # scikit-learn has no types
     """A regressor of nodes, edges or graphs, with scikit-learn's methods.
 
     >>> import pandas as pd

@@ -16,6 +16,7 @@ from sirgcn.model.effects import (
     Part,
     column_effects,
     deletion_of,
+    inputs_of,
     link_effects,
     node_effects,
 )
@@ -24,7 +25,7 @@ from sirgcn.model.fitted import Model
 from sirgcn.model.layout import rings, stress
 from sirgcn.model.masks import Masks, masks_of
 from sirgcn.model.messages import messages_of
-from sirgcn.model.naming import NamedColumn, Names, names_of, reference_of
+from sirgcn.model.naming import NamedColumn, Names, names_of, references_of
 from sirgcn.model.removal import Change, Neighbourhood, neighbourhood_of, outputs_after
 from sirgcn.model.scoring import Score, score_of
 from sirgcn.strict import Count, Size, checked
@@ -85,8 +86,7 @@ def explain(
     effects = link_effects(score, near, links)
     learned = masks_of(score, near, seed=seed) if masks else Masks()
     edges, strongest = _edges(score, near, names, graphs, (links, effects), learned, most)
-    references = reference_of(graphs.x), None if graphs.edge_attr is None else reference_of(graphs.edge_attr)
-    columns = column_effects(score, near, (names.columns, names.edge_columns), references)
+    columns = column_effects(score, near, names.of(), references_of(graphs))
     of_nodes = node_effects(score, near)
     notes = [learned.note] if learned.note else []
     if len(effects.places) < len(links):
@@ -195,11 +195,11 @@ def _columns(
     told = []
     for part, column, effect, without in sorted(found, key=lambda entry: -abs(entry[2]))[:most]:
         rows = list(part.rows)
-        inputs = near.graphs.edge_attr if part.of_edges else near.graphs.x
+        inputs = inputs_of(near)[part.of]
         assert inputs is not None
         value = column.value(inputs[rows[0]]) if len(rows) == 1 else ""
         mask = None
-        if masks.columns is not None and not part.of_edges:
+        if masks.columns is not None and part.of == "nodes":
             mask = float(masks.columns[rows, column.first : column.first + column.width].mean())
         told.append(ColumnEffect(column.name, part.name, value, effect, _shown(score, without), mask))
     return tuple(told)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -65,10 +65,7 @@ def _of_column(column: Column, inputs: Tensor) -> str:
         return ("false", "true", "other or missing")[int(inputs[0])]
     if column.gaps and bool(inputs[-1]):
         return "missing"
-    numbers = [
-        value * scale + mean
-        for value, mean, scale in zip(inputs.tolist(), column.mean, column.scale, strict=False)
-    ]
+    numbers = [float(number) for number in column.scaling.back(inputs.double().numpy()[: len(column.mean)])]
     if column.type == "boolean":
         return "true" if numbers[0] > 0.5 else "false"
     return ", ".join(f"{number:.4g}" for number in numbers)
@@ -83,6 +80,7 @@ class Names:
         graphs: the ids of the graphs; empty where there is one, or where they have numbers only.
         columns: the columns of the nodes.
         edge_columns: the columns of the edges.
+        graph_columns: the columns of the graphs.
         directed: whether the two directions of an edge are two edges.
         atoms: whether the nodes are atoms.
     """
@@ -91,9 +89,14 @@ class Names:
     graphs: Sequence[Any] = ()
     columns: tuple[NamedColumn, ...] = ()
     edge_columns: tuple[NamedColumn, ...] = ()
+    graph_columns: tuple[NamedColumn, ...] = ()
     directed: bool = True
     atoms: bool = False
     rows: dict[str, list[int]] = field(default_factory=dict)
+
+    def of(self) -> dict[Literal["nodes", "edges", "graph"], tuple[NamedColumn, ...]]:
+        """The columns of nodes, edges and graphs."""
+        return {"nodes": self.columns, "edges": self.edge_columns, "graph": self.graph_columns}
 
     def node(self, graphs: Graphs, node: int, first: int = 0) -> str:
         """The name of a node; of an atom its element and its number in the molecule, counted from 1."""
@@ -156,7 +159,12 @@ def names_of(source: Inputs | Task | Graphs, preprocessing: Preprocessing | None
         known = () if preprocessing is None else preprocessing.edges
         edge_columns = _columns(graphs.edge_attr, known, is_molecule, True)
     directed = preprocessing.directed if preprocessing is not None else not _is_symmetric(graphs.edge_index)
-    names = Names(nodes, graph_ids, columns, edge_columns, directed, is_molecule, _rows(graphs, nodes, graph_ids))
+    graph_columns: tuple[NamedColumn, ...] = ()
+    if graphs.graph_attr is not None:
+        known = () if preprocessing is None else preprocessing.graphs
+        graph_columns = _columns(graphs.graph_attr, known, False, True, "graph")
+    rows = _rows(graphs, nodes, graph_ids)
+    names = Names(nodes, graph_ids, columns, edge_columns, graph_columns, directed, is_molecule, rows)
     return graphs, names
 
 
@@ -192,7 +200,7 @@ def _is_molecule(graphs: Graphs, preprocessing: Preprocessing | None) -> bool:
 
 
 def _columns(
-    inputs: Tensor, columns: tuple[Column, ...], is_molecule: bool, of_edges: bool
+    inputs: Tensor, columns: tuple[Column, ...], is_molecule: bool, of_edges: bool, name: str = "x"
 ) -> tuple[NamedColumn, ...]:
     if is_molecule:
         if of_edges:
@@ -205,12 +213,11 @@ def _columns(
         )
     if columns:
         by_name = {column.name: column for column in columns}
-        return tuple(
-            NamedColumn(entry.name, entry.first, entry.width, by_name[entry.name]) for entry in input_columns(columns)
-        )
+        entries = input_columns(columns, one_hot=inputs.is_floating_point())
+        return tuple(NamedColumn(entry.name, entry.first, entry.width, by_name[entry.name]) for entry in entries)
     if _is_constant(inputs):
         return ()
-    return tuple(NamedColumn(f"x[{place}]", place) for place in range(inputs.size(1)))
+    return tuple(NamedColumn(f"{name}[{place}]", place) for place in range(inputs.size(1)))
 
 
 def _is_constant(inputs: Tensor) -> bool:
@@ -234,3 +241,13 @@ def reference_of(inputs: Tensor) -> Tensor:
     [2]
     """
     return inputs.mean(0) if inputs.is_floating_point() else inputs.mode(0).values
+
+
+def references_of(graphs: Graphs) -> dict[Literal["nodes", "edges", "graph"], Tensor | None]:
+    """The rows that stand for no knowledge of nodes, edges and graphs."""
+    given: dict[Literal["nodes", "edges", "graph"], Tensor | None] = {
+        "nodes": graphs.x,
+        "edges": graphs.edge_attr,
+        "graph": graphs.graph_attr,
+    }
+    return {of: None if inputs is None or not len(inputs) else reference_of(inputs) for of, inputs in given.items()}

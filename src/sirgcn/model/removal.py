@@ -35,6 +35,7 @@ class Neighbourhood:
         first: the number of the first node of this graph in all graphs.
         label_attr: the features of an explained edge.
         walks: the encodings for each preparation with walks, where walks may leave this part.
+        graph_attr: the features of an explained graph.
     """
 
     level: Level
@@ -47,6 +48,7 @@ class Neighbourhood:
     first: int
     label_attr: Tensor | None = None
     walks: dict[Preparation, Walks] = field(default_factory=dict)
+    graph_attr: Tensor | None = None
 
     def reaching(self) -> Tensor:
         """Which edges can change the prediction, bool `[edges]`."""
@@ -75,7 +77,10 @@ def neighbourhood_of(model: Model, graphs: Graphs, row: int) -> Neighbourhood:
     reach = max(member.config.block.layers for member in model.members)
     if level == "graph":
         nodes, edges = torch.arange(whole.num_nodes), torch.arange(whole.num_edges)
-        return Neighbourhood(level, whole, (), nodes + first, edges + first_edge, torch.zeros_like(nodes), 1, first)
+        hops, of_graph = torch.zeros_like(nodes), batch.get("graph_attr")
+        return Neighbourhood(
+            level, whole, (), nodes + first, edges + first_edge, hops, 1, first, graph_attr=of_graph
+        )
     own = row - int(pointer[number])
     ends = whole.edge_index[:, own] if level == "edge" else torch.tensor([own])
     hops = _hops(whole, ends, reach)
@@ -144,6 +149,7 @@ class Change:
         x: other node features; None leaves them.
         edge_attr: other edge features; None leaves them.
         label_attr: other features of the explained edge; None leaves them.
+        graph_attr: other features of the graph; None leaves them.
     """
 
     edges: Tensor | None = None
@@ -151,6 +157,7 @@ class Change:
     x: Tensor | None = None
     edge_attr: Tensor | None = None
     label_attr: Tensor | None = None
+    graph_attr: Tensor | None = None
 
 
 @torch.no_grad()
@@ -217,6 +224,9 @@ def _batch(
     }
     graphs = Graphs(edge_index=edge_index, y=y, level="node", node_ptr=starts, edge_ptr=edge_ptr, **tensors)
     batch = _prepared(near, copies, graphs, step)
+    if near.graph_attr is not None:
+        of_graphs = [near.graph_attr if change.graph_attr is None else change.graph_attr for change in changes]
+        batch.graph_attr = torch.cat(of_graphs)
     if near.level == "edge":
         source, target = near.ends
         batch.edge_label_index = torch.stack([starts[:-1] + source, starts[:-1] + target])

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -82,9 +83,9 @@ def memory_of(network: nn.Module, task: Task, batch_size: int | None) -> Memory:
     if task.over == "graphs" and batch_size is not None:
         share = min(1.0, batch_size / len(graphs))
     sample = _sample(graphs)
-    kept = _kept_by_a_pass(network, task, sample)
+    # A copy, because a pass in training mode changes the statistics of norms.
+    kept = _kept_by_a_pass(deepcopy(network).train(), task, sample)
     per_node = kept / sample.num_nodes
-    # An evaluation reads more graphs at once, and keeps nothing: its largest tensors are smaller than a training pass.
     size = sum(tensor.numel() * tensor.element_size() for tensor in graphs.tensors().values())
     grouped = 6 * 8 * graphs.num_edges
     weights = sum(p.numel() * p.element_size() for p in network.parameters())
@@ -166,7 +167,7 @@ def _sample(graphs: Graphs) -> Graphs:
     edges = -(-graphs.num_edges * nodes // graphs.num_nodes)
     generator = torch.Generator().manual_seed(0)
     rows = {
-        name: tensor[:count]
+        name: tensor[:count].clone()
         for name, count in (("x", nodes), ("pe", nodes), ("edge_attr", edges), ("edge_pe", edges), ("graph_attr", 1))
         if (tensor := getattr(graphs, name)) is not None
     }
@@ -192,13 +193,12 @@ def _kept_by_a_pass(network: nn.Module, task: Task, sample: Graphs) -> int:
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    is_training = network.training
-    network.eval()
-    state = torch.get_rng_state()
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.enable_grad(),
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+    ):
         output = call(network, sample.batch(), task.level)
-    torch.set_rng_state(state)
-    network.train(is_training)
     return sum(kept.values()) + output.numel() * output.element_size()
 
 

@@ -45,6 +45,7 @@ _TYPES = {
     "batch_size": "int",
     "pe": "Tensor",
     "edge_pe": "Tensor",
+    "graph_attr": "Tensor",
 }
 
 
@@ -237,20 +238,27 @@ def _edges(config: NetConfig) -> dict[str, Any]:
     return found | {"dim": config.block.channels, "table": is_table and not edges.pe_dim}
 
 
+def _hidden(config: NetConfig) -> tuple[int, ...]:
+    """The hidden widths of the head. Features of graphs need at least one hidden layer."""
+    if config.readout.graph_channels and not config.head.channels:
+        return (config.block.channels,)
+    return config.head.channels
+
+
 def _readout(config: NetConfig, joined: int) -> list[tuple[int, int, bool]]:
     """The linear layers of the readout: their widths, and whether they carry a bias."""
     widths = [joined, *[config.block.channels] * config.readout.layers]
-    if not config.head.channels:
+    if not _hidden(config):
         widths[-1] = config.out_channels
-    last = config.head.bias or bool(config.head.channels)
-    return _linears(widths, last)
+    return _linears(widths, config.head.bias or bool(_hidden(config)))
 
 
 def _head(config: NetConfig, joined: int) -> list[tuple[int, int, bool]]:
-    if not config.head.channels:
+    if not _hidden(config):
         return []
     width = config.block.channels if config.readout.layers else joined
-    return _linears([width, *config.head.channels, config.out_channels], config.head.bias)
+    beside = config.block.channels if config.readout.graph_channels else 0
+    return _linears([width + beside, *_hidden(config), config.out_channels], config.head.bias)
 
 
 def _linears(widths: list[int], last_bias: bool) -> list[tuple[int, int, bool]]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from sirgcn.data.tables.numerals import NUMBER, Numerals, plainly
-from sirgcn.data.tables.text import ArrowText, Bools, Floats, Ints, Objects, PlainText, Text, as_text
+from sirgcn.data.tables.text import ArrowText, Bools, Floats, Ints, Objects, PlainText, Text, as_text, join_text
 from sirgcn.data.tables.typed import check_lengths, days, of_series, texts
 from sirgcn.data.validate import DataError
 from sirgcn.spreadsheet import csv_text
@@ -371,6 +371,22 @@ def check_names(source: str, names: Sequence[str]) -> None:
         if name in seen:
             raise DataError(f"expected every name once, got {name!r} twice", "header", source, value=name)
         seen.add(name)
+
+
+def joined(frames: Sequence[Frame]) -> Frame:
+    """Return several pieces of one table, one below the other."""
+    first = frames[0]
+    if len(frames) == 1:
+        return first
+    columns = {name: _join_columns([frame.columns[name] for frame in frames]) for name in first.columns}
+    index = None if first.index is None else first.index.append([frame.index for frame in frames[1:]])  # type: ignore[misc]
+    return replace(first, columns=columns, rows=np.concatenate([frame.rows for frame in frames]), index=index)
+
+
+def _join_columns(parts: Sequence[Any]) -> Any:
+    if isinstance(parts[0], pd.Series):
+        return pd.concat(parts, ignore_index=True)
+    return join_text(parts) if _is_text(parts[0]) else np.concatenate(parts)
 
 
 def sort_names(names: Iterable[str]) -> list[str]:

@@ -42,7 +42,7 @@ def read_delimited(
     source = str(path)
     data, notes = as_utf8(source, read_bytes(path, limit))
     check_utf8(source, data)
-    delimiter, said = _separator(data, delimiter)
+    delimiter, said = find_separator(data, delimiter)
     _check_quotes(source, data, delimiter)
     header = next(filter(None, _records(data, delimiter)), None)
     if header is None:
@@ -62,7 +62,7 @@ def read_delimited(
     for row, count, line in ragged:
         dropped.refuse(DataError(f"expected {len(names)} fields, got {count}", "columns", source, row, line))
     if said:
-        columns, more = _with_points(names, columns, missing)
+        columns, more = with_points(names, columns, missing)
         notes = (*notes, *said, *more)
     return Frame(source, dict(zip(names, columns, strict=True)), rows, missing, notes=notes)
 
@@ -76,7 +76,7 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _WITH_COMMA = r"[+-]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][+-]?[0-9]+)?"
 
 
-def _separator(data: bytes, delimiter: str) -> tuple[str, tuple[str, ...]]:
+def find_separator(data: bytes, delimiter: str) -> tuple[str, tuple[str, ...]]:
     """Return what separates the fields of the header, with a note if that is not what the file's name says."""
     first = next(filter(bytes.strip, data.splitlines()), b"").decode("utf-8", "replace")
     for other, words in _SEPARATORS.items():
@@ -94,7 +94,7 @@ def _has_index(names: list[str], data: bytes, delimiter: str) -> bool:
     return all(record[0] == str(number) for number, record in enumerate(rows))
 
 
-def _with_points(names: list[str], columns: list[Text], missing: tuple[str, ...]) -> tuple[list[Text], list[str]]:
+def with_points(names: list[str], columns: list[Text], missing: tuple[str, ...]) -> tuple[list[Text], list[str]]:
     """Return the columns with decimal points where all numbers of a column have decimal commas, and notes on them."""
     found, notes = list(columns), []
     for place, (name, column) in enumerate(zip(names, columns, strict=True)):

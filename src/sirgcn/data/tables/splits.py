@@ -69,13 +69,20 @@ def _similar_columns(items: Items, over: Level, targets: Sequence[str]) -> dict[
     found = {}
     for table in _tables(items, over):
         for name in table.columns:
-            if name in targets or table.type_of(name) != "categorical":
-                continue
-            words = set(table.categories(name)) - {None}
+            words = set() if name in targets else _words_of(table, name)
             parts = {SPLIT_NAMES.get(str(word).lower()) for word in words}
             if "train" in parts and len(parts) > 1 and None not in parts:
                 found[name] = f"holds {', '.join(sorted(words))}: split={name!r} uses it as the split; it is no feature"
     return found
+
+
+def _words_of(table: Frame, name: str) -> set[str]:
+    """Return the categories of a column; none if it holds something else, such as ids of any type."""
+    try:
+        is_categorical = table.type_of(name) == "categorical"
+    except DataError:
+        return set()
+    return set(table.categories(name)) - {None} if is_categorical else set()
 
 
 def _from_column(items: Items, over: Level, frame: Frame, name: str, labelled: Bools) -> Split:
