@@ -24,7 +24,8 @@ def trained() -> Model:
     """A model of nodes whose class is that of their neighbours, assessed beside two controls."""
     count = 400
     nodes = pd.DataFrame({"id": [f"A{i}" for i in range(count)], "size": [float(i % 5) for i in range(count)]})
-    nodes["label"] = ["high" if i % 5 > 2 else "low" for i in range(count)]
+    # A third of the labels is wrong, so that there are mistakes.
+    nodes["label"] = ["high" if (i % 5 > 2) != (i % 3 == 0) else "low" for i in range(count)]
     edges = pd.DataFrame({"source": nodes["id"][:-1], "target": nodes["id"][1:].to_numpy()})
     task = load_tables(nodes, edges, target="label")
     left, rows = carve(task)
@@ -47,6 +48,14 @@ def test_what_was_measured_is_on_the_page_and_on_the_card(trained: Model) -> Non
         assert value in text
         assert "sirgcn train nodes.csv edges.csv" in text
         assert "Predicts label of each node: high, low." in text
+
+
+def test_the_worst_mistakes_are_explained_by_names(trained: Model) -> None:
+    mistakes = trained.about["evaluation"]["mistakes"]
+    assert mistakes
+    assert all(one["explanation"]["unit"] == "log-odds" for one in mistakes[:5])
+    assert {effect["column"] for effect in mistakes[0]["explanation"]["columns"]} == {"size"}
+    assert "What moved the prediction" in report_html(trained)
 
 
 def test_the_values_of_the_page_are_json(trained: Model) -> None:
