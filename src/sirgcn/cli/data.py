@@ -1,6 +1,7 @@
 """`sirgcn data`: list and describe data sets, download and check their files."""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -83,3 +84,34 @@ def data_verify(
         show(("file", "state"), list(found.items()), as_json)
     if any(state == "missing" or "expected" in state for state in found.values()):
         raise typer.Exit(1)
+
+
+@app.command("example")
+def data_example(
+    name: Annotated[str | None, typer.Argument(help="cora or esol. Default: list them.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The folder to write to. Default: the name of the example.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write example tables, real data that come with the package, to try the other commands with.
+
+    Example:
+
+        sirgcn data example cora
+    """
+    from sirgcn.data.examples import EXAMPLES, write_example
+    from sirgcn.strict import check_name
+
+    if name is None:
+        rows = [(one.name, one.what, one.target, one.source) for one in EXAMPLES.values()]
+        show(("name", "what it holds", "target", "source and licence"), rows, as_json)
+        return
+    example = EXAMPLES[check_name("example", name, EXAMPLES)]
+    written = write_example(name, folder or Path(example.name))
+    if as_json:
+        print(json.dumps({"files": [str(path) for path in written], "target": example.target}))
+        return
+    for path in written:
+        out.print(str(path), markup=False, highlight=False, soft_wrap=True)
+    out.print(f"{example.what}; the target is {example.target!r} ({example.source})", markup=False, highlight=False)
