@@ -60,10 +60,13 @@ sanitize: $(STAMP) ## run the tests of the ops on C code with the address and un
 	$(SANITIZING) -m pytest -q -p no:cacheprovider -n $(JOBS) $(addprefix tests/ops/test_,native.py native_network.py linear.py softmax.py rows.py sharing.py sharing_pairs.py aggregate.py gated.py tiled.py neighbors.py) \
 		-k 'not compiled and not inductor and not ((test_aggregate or test_gated) and reference) and not every_pair and not asked_for_alone and not (native_network and bits)' $(ARGS)
 
-# By way of the sdist: what it lacks, the wheel lacks too.
-wheel: $(STAMP) ## build sdist and wheel into dist/, install both without a compiler and try them
-	rm -rf dist
-	$(BIN)/python -m build --outdir dist
+# By way of the sdist: what it lacks, the wheels lack too. auditwheel gives the wheel of the C code its manylinux tag.
+wheel: $(STAMP) ## build the sdist and both wheels into dist/, install them without a compiler and try them
+	rm -rf dist build/wheel
+	$(BIN)/python -m build --sdist --outdir dist
+	$(BIN)/python -m pip wheel --no-deps --wheel-dir build/wheel dist/*.tar.gz
+	PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist build/wheel/*.whl
+	SIRGCN_PURE=1 $(BIN)/python -m pip wheel --no-deps --no-cache-dir --wheel-dir dist dist/*.tar.gz
 	$(BIN)/python tools/check_wheel.py dist
 
 clean: ## remove caches and build output, keep .venv

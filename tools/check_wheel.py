@@ -1,8 +1,8 @@
-"""Check a built sdist and wheel: `python tools/check_wheel.py DIST`. DIST holds one sdist and the wheel built from it.
+"""Check a built sdist and its wheels: `python tools/check_wheel.py DIST`.
 
-The wheel is installed into a new environment without a compiler. There the C code must work. The sdist is installed
-without a compiler too. There the backend in plain torch must work. The dependencies are those of the environment that
-runs this script.
+DIST holds one sdist and the two wheels built from it: one with the C code, and one for every other platform. Each wheel
+is installed into a new environment without a compiler. There the C code must work, or the backend in plain torch. The
+sdist is installed without a compiler too. The dependencies are those of the environment that runs this script.
 """
 
 import os
@@ -65,13 +65,23 @@ def run(command: list[str], **env: str) -> str:
     return done.stdout + done.stderr
 
 
+def is_pure(wheel: Path) -> bool:
+    """Whether it is the wheel without compiled code."""
+    return wheel.stem.endswith("-any")
+
+
 def check_contents(wheel: Path) -> None:
-    """The wheel has one tag for every Python from 3.11 on. It holds the compiled C code and its types, and no tests."""
+    """The wheel with C code serves every Python from 3.11 on, the other one every platform. Neither has tests."""
     _, _, python, abi, platform = wheel.stem.split("-")
-    assert (python, abi) == ("cp311", "abi3"), wheel.name
-    assert platform != "any", wheel.name
     names = zipfile.ZipFile(wheel).namelist()
-    for needed in ("sirgcn/py.typed", "sirgcn/ops/native/_kernels.pyi", "sirgcn/ops/native/_kernels.abi3.so"):
+    if is_pure(wheel):
+        assert (python, abi) == ("py3", "none"), wheel.name
+        assert not [name for name in names if name.endswith(".so")], wheel.name
+    else:
+        assert (python, abi) == ("cp311", "abi3"), wheel.name
+        assert platform.startswith("manylinux_") or sys.platform != "linux", wheel.name
+        assert "sirgcn/ops/native/_kernels.abi3.so" in names, wheel.name
+    for needed in ("sirgcn/py.typed", "sirgcn/ops/native/_kernels.pyi"):
         assert needed in names, f"{wheel.name} lacks {needed}"
     others = [name for name in names if not name.startswith(("sirgcn/", "sirgcn-"))]
     others += [name for name in names if "/test_" in name or "/tests/" in name]
@@ -80,7 +90,7 @@ def check_contents(wheel: Path) -> None:
 
 
 def check_wheel(wheel: Path, folder: Path) -> None:
-    """The wheel works in a new environment without a compiler."""
+    """A wheel works in a new environment without a compiler."""
     venv.create(folder, with_pip=True)
     python = str(folder / "bin" / "python")
     run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "-c", f"{ROOT}/constraints.txt", str(wheel)])
@@ -88,7 +98,8 @@ def check_wheel(wheel: Path, folder: Path) -> None:
     # Written after the install, so that pip does not find the sirgcn of this environment. The wheel comes first on the
     # path and is the one that is imported.
     (Path(site) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    print("wheel:", run([python, "-I", "-c", SMOKE, str(folder), "native"]).strip())
+    works_with = "torch" if is_pure(wheel) else "native"
+    print("wheel:", run([python, "-I", "-c", SMOKE, str(folder), works_with]).strip())
 
 
 def check_source(sdist: Path, folder: Path) -> None:
@@ -108,10 +119,12 @@ def check_source(sdist: Path, folder: Path) -> None:
 
 def main() -> None:
     dist = Path(sys.argv[1]).resolve()
-    (wheel,), (sdist,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
-    check_contents(wheel)
+    wheels, (sdist,) = sorted(dist.glob("*.whl")), dist.glob("*.tar.gz")
+    assert [is_pure(wheel) for wheel in wheels] == [False, True], [wheel.name for wheel in wheels]
     with tempfile.TemporaryDirectory() as name:
-        check_wheel(wheel, Path(name) / "clean")
+        for wheel in wheels:
+            check_contents(wheel)
+            check_wheel(wheel, Path(name) / wheel.stem)
         check_source(sdist, Path(name) / "plain")
 
 

@@ -423,8 +423,9 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_page_of_figures_is_written_from_the_records() -> None:
     page = (ROOT / "docs" / "performance.md").read_text("utf-8")
-    results = read_results(ROOT / "results" / "bench" / "quick.jsonl")
-    assert render_page(page, results) == page
+    for name in ("quick", "gated"):
+        assert render_page(page, read_results(ROOT / "results" / "bench" / f"{name}.jsonl"), name) == page
+    results = Results()
     with pytest.raises(ValueError, match="expected <!-- bench -->"):
         render_page("a page without the place", results)
 

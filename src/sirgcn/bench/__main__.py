@@ -119,7 +119,7 @@ def render(path: Path, page: Path | None) -> None:
     if page is None:
         print(markdown(results), end="")
     else:
-        write_atomic(page, render_page(page.read_text("utf-8"), results).encode())
+        write_atomic(page, render_page(page.read_text("utf-8"), results, path.stem).encode())
 
 
 def plan_of(args: argparse.Namespace) -> Plan:
