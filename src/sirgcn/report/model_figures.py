@@ -104,7 +104,7 @@ def reliability(bins: Sequence[Values]) -> str:
 
 def predicted_numbers(points: Sequence[Sequence[Any]], target: str) -> str:
     """Predicted numbers against true ones; on the diagonal they are equal."""
-    known = [(as_number(x), as_number(y)) for x, y in points]
+    known = [(as_number(point[0]), as_number(point[1])) for point in points if len(point) == 2]
     known = [point for point in known if all(map(math.isfinite, point))]
     if not known:
         return ""
