@@ -56,8 +56,8 @@ def make_app(folder: str) -> FastAPI:
             frame = predict(model, *_frames(model, tables), level=tables.level)
         except ValueError as error:
             raise HTTPException(422, str(error)) from None
-        rows: list[dict[str, Any]] = frame.astype(object).where(frame.notna(), None).to_dict("records")
-        return rows
+        plain = frame.astype(object).where(frame.notna(), None)
+        return [dict(zip(plain.columns, row, strict=True)) for row in plain.itertuples(index=False, name=None)]
 
     @app.post("/explain")
     def explanation(question: Question) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Small models and tables, made by hand, for the tests of this room."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -76,7 +75,7 @@ def with_statistics(network: nn.Module) -> nn.Module:
     return network.eval()
 
 
-def tables(nodes: int = 40, seed: int = 0) -> Mapping[str, pd.DataFrame]:
+def tables(nodes: int = 40, seed: int = 0) -> dict[str, Any]:
     """Nodes whose label is that of most neighbours' colour, and their edges."""
     generator = torch.Generator().manual_seed(seed)
     colours = torch.randint(0, 2, (nodes,), generator=generator)

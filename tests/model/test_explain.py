@@ -103,7 +103,7 @@ def without(graphs: Graphs, edges: list[int]) -> Graphs:
     kept[edges] = False
     y = graphs.y[kept] if graphs.level == "edge" else graphs.y
     edge_attr = None if graphs.edge_attr is None else graphs.edge_attr[kept]
-    pointers = {}
+    pointers: dict[str, Any] = {}
     if graphs.edge_ptr is not None:
         pointers["edge_ptr"] = torch.cat([torch.zeros(1, dtype=torch.int64), kept.cumsum(0)])[graphs.edge_ptr]
     return replace(graphs, edge_index=graphs.edge_index[:, kept], y=y, edge_attr=edge_attr, **pointers)
@@ -189,15 +189,16 @@ def test_the_messages_of_a_node_add_up_to_the_output_of_its_layer(options: dict[
     row = int(graphs.edge_index[1].mode().values)
     near = neighbourhood_of(model, graphs, row)
     edges = (near.graphs.edge_index[1] == near.ends[0]).nonzero().squeeze(1).tolist()
-    conv = model.members[0].network.blocks[1].conv  # type: ignore[union-attr,index]
+    network: Any = model.members[0].network
+    conv = network.blocks[1].conv
     seen: list[Tensor] = []
-    handle = conv.register_forward_hook(lambda *found: seen.append(found[2]))  # type: ignore[union-attr]
+    handle = conv.register_forward_hook(lambda *found: seen.append(found[2]))
     model.outputs(graphs)
     handle.remove()
     messages = messages_of(model, near, edges)
     assert messages is not None
     assert set(messages.layer) == {2}
-    total = torch.tensor(messages.vectors).sum(0) + conv.lin_relation.bias  # type: ignore[union-attr]
+    total = torch.tensor(messages.vectors).sum(0) + conv.lin_relation.bias
     torch.testing.assert_close(total, seen[0][row], rtol=1e-4, atol=1e-5)
 
 
@@ -208,8 +209,9 @@ def test_a_message_that_does_not_read_its_receiver_has_no_contextual_part() -> N
     found = messages_of(model, near, edges)
     assert found is not None
     assert max(found.contextual) > 0.01
-    for block in model.members[0].network.blocks:  # type: ignore[union-attr]
-        torch.nn.init.zeros_(block.conv.lin_query.weight)  # type: ignore[union-attr,arg-type]
+    network: Any = model.members[0].network
+    for block in network.blocks:
+        torch.nn.init.zeros_(block.conv.lin_query.weight)
     plain = messages_of(model, near, edges)
     assert plain is not None
     assert max(plain.contextual) == 0
@@ -352,7 +354,7 @@ def test_names_cannot_break_a_drawing_or_a_page(votes: tuple[Model, Task]) -> No
     model, _ = votes
     given = tables(120)
     evil = "<script>alert('A&B')</script>"
-    frames = {name: frame.replace("A017", evil) for name, frame in given.items()}
+    frames: dict[str, Any] = {name: frame.replace("A017", evil) for name, frame in given.items()}
     found = explain(model, load_tables(**frames), evil, masks=False)
     ElementTree.fromstring(found.to_svg())
     assert "<script" not in found.to_html()
@@ -452,9 +454,8 @@ def test_molecules_are_explained_by_atoms_and_bonds_by_their_elements() -> None:
     assert {frozenset((edge.source, edge.target)) for edge in found.edges} == {
         frozenset(pair) for pair in (("C1", "C2"), ("C2", "C3"), ("C3", "O4"))
     }
-    assert {"element", "bond type"} <= {name for name in (c.name for c in names_of(task)[1].columns)} | {
-        c.name for c in names_of(task)[1].edge_columns
-    }
+    names = names_of(task)[1]
+    assert {"element", "bond type"} <= {column.name for column in (*names.columns, *names.edge_columns)}
     assert found.nodes[0].node == "O4"
     ElementTree.fromstring(found.to_svg())
 

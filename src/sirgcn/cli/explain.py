@@ -1,5 +1,6 @@
 """`sirgcn explain`: what moved the prediction of one row."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -46,7 +47,7 @@ def explain(
     inputs = read_inputs(found, nodes, edges, graphs=graphs, unknown="other")
     explanation = made(found, inputs, row, target, masks=masks)
     if out_ is not None:
-        texts = {
+        texts: dict[str, Callable[[], str]] = {
             ".svg": explanation.to_svg,
             ".html": explanation.to_html,
             ".json": explanation.to_json,

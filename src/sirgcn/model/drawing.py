@@ -94,7 +94,8 @@ def draw(drawing: Drawing, title: str, legend: str = "") -> str:
     ]
     below = [
         f'<g transform="translate(24 {height - 62})">',
-        f'<line x1="0" x2="34" y1="-4" y2="-4" stroke="{FOR}" stroke-width="5"/><text x="42">for the prediction (+)</text>',
+        f'<line x1="0" x2="34" y1="-4" y2="-4" stroke="{FOR}" stroke-width="5"/>',
+        '<text x="42">for the prediction (+)</text>',
         f'<line x1="220" x2="254" y1="-4" y2="-4" stroke="{AGAINST}" stroke-width="5" stroke-dasharray="7 4"/>',
         '<text x="262">against it (\u2212)</text>',
         f'<text y="22" class="small">{escape(legend)}</text>',
@@ -129,7 +130,7 @@ def _scaled(drawing: Drawing) -> tuple[Places, float, float]:
     largest = max(float(extent.max()), 1e-9)
     unit = max(48.0, min(92.0, 1000 / largest)) if drawing.labels_inside else min(175.0, 900 / largest)
     beside = 60.0 if drawing.labels_inside else 190.0
-    width = max(560.0, float(extent[0]) * unit + 2 * beside)
+    width = max(700.0, float(extent[0]) * unit + 2 * beside)
     inner = max(120.0, float(extent[1]) * unit + 90)
     centre = np.array([width / 2, 60 + inner / 2])
     return (places - (low + high) / 2) * unit + centre, width, 60 + inner + 92
@@ -163,7 +164,7 @@ def _number(drawing: Drawing, edge: DrawnEdge, places: Places) -> str:
         along = places[edge.target] - places[edge.source]
         across = np.array([-along[1], along[0]]) / (float(np.hypot(*along)) or 1.0)
         outwards = np.array([x, y]) - places.mean(0)
-        x, y = np.array([x, y]) + across * (20 if float(across @ outwards) >= 0 else -20)
+        x, y = np.array([x, y]) + across * (24 if float(across @ outwards) >= 0 else -24)
     return f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" class="small halo">{_signed(edge.effect)}</text>'
 
 
@@ -173,25 +174,29 @@ def _signed(value: float) -> str:
 
 def _circle(node: DrawnNode, x: float, y: float, is_inside: bool, middle: float, strongest: float) -> str:
     radius = 15 if is_inside or node.is_explained else 9
-    fill, ink, thick, edge = "#fff", INK, 1.5, INK
-    if node.is_explained:
-        fill, ink = INK, "#fff"
-    if node.effect is not None and abs(node.effect) > 0.02 * strongest:
-        edge = FOR if node.effect >= 0 else AGAINST
-        thick = 2.0 + 3.0 * abs(node.effect) / strongest
+    edge, thick, said = INK, 1.5, ""
+    if node.effect is not None:
+        said = f" {_signed(node.effect)}"
+        if abs(node.effect) > 0.02 * strongest:
+            edge = FOR if node.effect >= 0 else AGAINST
+            thick = 2.0 + 3.0 * abs(node.effect) / strongest
+    fill = INK if node.is_explained else "#fff"
     dash = ' stroke-dasharray="5 3"' if edge == AGAINST else ""
-    circle = (
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}" stroke="{edge}" stroke-width="{thick:.1f}"{dash}>'
-        f"<title>{escape(node.name)}{'' if node.effect is None else ' ' + _signed(node.effect)}</title></circle>"
+    line = f'stroke="{edge}" stroke-width="{thick:.1f}"{dash}'
+    return (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}" {line}>'
+        f"<title>{escape(node.name + said)}</title></circle>{_label(node, x, y, is_inside, middle)}"
     )
+
+
+def _label(node: DrawnNode, x: float, y: float, is_inside: bool, middle: float) -> str:
     name = node.name if len(node.name) <= _LONGEST else f"{node.name[: _LONGEST - 1]}\u2026"
     if is_inside:
-        label = f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" class="small" fill="{ink}">{escape(name)}</text>'
-        return circle + label
+        return f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" class="small">{escape(name)}</text>'
     if node.is_explained:
-        return circle + f'<text x="{x:.1f}" y="{y - 22:.1f}" text-anchor="middle" class="halo">{escape(name)}</text>'
+        return f'<text x="{x:.1f}" y="{y - 22:.1f}" text-anchor="middle" class="halo">{escape(name)}</text>'
     anchor, shift = ("start", 15) if x >= middle else ("end", -15)
-    return circle + f'<text x="{x + shift:.1f}" y="{y + 5:.1f}" text-anchor="{anchor}" class="halo">{escape(name)}</text>'
+    return f'<text x="{x + shift:.1f}" y="{y + 5:.1f}" text-anchor="{anchor}" class="halo">{escape(name)}</text>'
 
 
 def _description(drawing: Drawing) -> str:

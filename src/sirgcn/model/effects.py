@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
 from sirgcn.engine.inference import call
-from sirgcn.model.fitted import Model
 from sirgcn.model.naming import NamedColumn
 from sirgcn.model.removal import Change, Neighbourhood, outputs_after, prepared_batch
 from sirgcn.model.scoring import Score
@@ -47,6 +46,7 @@ class Links(Sequence[Link]):
     """
 
     def __init__(self, near: Neighbourhood, directed: bool) -> None:
+        self.directed = directed
         source, target = near.graphs.edge_index.numpy()
         hops = near.hops.numpy()
         first, second = (source, target) if directed else (np.minimum(source, target), np.maximum(source, target))
@@ -231,12 +231,7 @@ def deletion_of(
     """
     if len(links) < 2 or not effects.places:
         return None
-    most = min(5, max(1, len(links) // 4))
-    ranked = sorted(zip(effects.places, effects.effect, strict=True), key=lambda pair: -abs(pair[1]))
-    # Edges of both signs would make up for each other.
-    sides = {sign: [pair for pair in ranked if pair[1] * sign > 0][:most] for sign in (1, -1)}
-    sign = max(sides, key=lambda sign: sum(abs(effect) for _, effect in sides[sign]))
-    named = [place for place, _ in sides[sign]]
+    sign, named = _named(effects, min(5, max(1, len(links) // 4)))
     if not named:
         return None
     chosen = set(named)
@@ -250,6 +245,14 @@ def deletion_of(
     found = score(outputs_after(score.model, near, [Change(), *changes]))
     differences = (found[1:] - found[0]).abs().tolist()
     return DeletionTest(len(named), differences[0], tuple(differences[1:]), sign)
+
+
+def _named(effects: Effects, most: int) -> tuple[int, list[int]]:
+    """The sign of the strongest effects together, and the things that have it: both signs would cancel out."""
+    ranked = sorted(zip(effects.places, effects.effect, strict=True), key=lambda pair: -abs(pair[1]))
+    sides = {sign: [pair for pair in ranked if pair[1] * sign > 0][:most] for sign in (1, -1)}
+    sign = max(sides, key=lambda sign: sum(abs(effect) for _, effect in sides[sign]))
+    return sign, [place for place, _ in sides[sign]]
 
 
 def node_effects(score: Score, near: Neighbourhood) -> Effects:
@@ -331,9 +334,7 @@ def column_effects(
     return found
 
 
-def _most_unusual(
-    columns: Sequence[NamedColumn], rows: Tensor, reference: Tensor, most: int
-) -> list[NamedColumn]:
+def _most_unusual(columns: Sequence[NamedColumn], rows: Tensor, reference: Tensor, most: int) -> list[NamedColumn]:
     """The columns that differ from the reference; of very many, those that differ most."""
     away = (rows.float() - reference.float()).abs().mean(0)
     distance = {column: float(away[column.first : column.first + column.width].max()) for column in columns}

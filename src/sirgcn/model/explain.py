@@ -7,7 +7,6 @@ import torch
 from sirgcn.data.graphs import Graphs
 from sirgcn.data.tables import Inputs
 from sirgcn.data.task import Task
-from sirgcn.model.drawing import Drawing, DrawnEdge, DrawnNode
 from sirgcn.model.effects import (
     DeletionTest,
     Effects,
@@ -22,16 +21,13 @@ from sirgcn.model.effects import (
 )
 from sirgcn.model.explanation import ColumnEffect, EdgeEffect, Explanation, NodeEffect
 from sirgcn.model.fitted import Model
-from sirgcn.model.layout import rings, stress
 from sirgcn.model.masks import Masks, masks_of
 from sirgcn.model.messages import messages_of
 from sirgcn.model.naming import NamedColumn, Names, names_of, references_of
 from sirgcn.model.removal import Change, Neighbourhood, neighbourhood_of, outputs_after
 from sirgcn.model.scoring import Score, score_of
+from sirgcn.model.sketch import sketch
 from sirgcn.strict import Count, Size, checked
-
-# The largest graph that is drawn as a whole, and the most edges around a node.
-_MOST_DRAWN, _MOST_AROUND = 70, 14
 
 
 @checked
@@ -103,7 +99,7 @@ def explain(
         _nodes(score, near, names, graphs, of_nodes, most),
         deletion_of(score, near, links, effects, draws, seed),
         tuple(notes),
-        _drawing(near, names, graphs, strongest, of_nodes, links),
+        sketch(near, lambda node: names.node(graphs, int(near.nodes[node]), near.first), links, strongest, of_nodes),
     )
 
 
@@ -216,71 +212,3 @@ def _nodes(
 
 def _shown(score: Score, value: float) -> float:
     return float(score.shown(torch.tensor([value]))[0])
-
-
-def _drawing(
-    near: Neighbourhood,
-    names: Names,
-    graphs: Graphs,
-    strongest: Sequence[tuple[Link, float]],
-    of_nodes: Effects,
-    links: Links,
-) -> Drawing:
-    """The whole graph where it is small enough, otherwise the strongest edges around what is explained."""
-    is_whole = near.level == "graph" and near.graphs.num_nodes <= _MOST_DRAWN
-    drawn = [(link.source, link.target) for link in links] if is_whole else []
-    named = {(link.source, link.target): effect for link, effect in strongest[: None if is_whole else _MOST_AROUND]}
-    if not is_whole:
-        drawn = list(named) + _ways(near, list(named), links)
-    nodes = list(range(near.graphs.num_nodes)) if is_whole else list(dict.fromkeys([*near.ends, *sum(drawn, ())]))
-    place = {node: number for number, node in enumerate(nodes)}
-    edges = tuple(
-        DrawnEdge(place[v], place[u], named.get((v, u)), names.directed) for v, u in dict.fromkeys(drawn)
-    )
-    if near.level == "graph":
-        places = stress(len(nodes), [(edge.source, edge.target) for edge in edges])
-    else:
-        hops = [int(near.hops[node]) for node in nodes]
-        places = rings(hops, _parents(nodes, hops, edges))
-    effects = dict(zip(of_nodes.places, of_nodes.effect, strict=True))
-    made = tuple(
-        DrawnNode(
-            names.node(graphs, int(near.nodes[node]), near.first),
-            float(x),
-            float(y),
-            node in near.ends,
-            effects.get(node),
-        )
-        for node, (x, y) in zip(nodes, places, strict=True)
-    )
-    left = len(links) - len(named)
-    note = f"{left:,} weaker edges have no number" if is_whole else f"{left:,} weaker edges are not drawn"
-    return Drawing(made, edges, names.atoms and near.level == "graph", note if left else "")
-
-
-def _ways(near: Neighbourhood, named: Sequence[tuple[int, int]], links: Links) -> list[tuple[int, int]]:
-    """Edges that lead from the named ones to what is explained, so that the drawing hangs together."""
-    hops = near.hops.numpy()
-    known, found = set(named), []
-    for _, target in named:
-        node = target
-        while hops[node]:
-            onwards = links.target[(links.source == node) & (hops[links.target] < hops[node])]
-            if not len(onwards) or (node, int(onwards[0])) in known:
-                break
-            known.add((node, int(onwards[0])))
-            found.append((node, int(onwards[0])))
-            node = int(onwards[0])
-    return found
-
-
-def _parents(nodes: Sequence[int], hops: Sequence[int], edges: Sequence[DrawnEdge]) -> list[int | None]:
-    """The node of one hop less with which each one is drawn."""
-    found: dict[int, int] = {}
-    for edge in edges:
-        for one, other in ((edge.source, edge.target), (edge.target, edge.source)):
-            if hops[other] == hops[one] - 1:
-                found.setdefault(one, other)
-    roots = [place for place, hop in enumerate(hops) if hop == 0]
-    return [None if hop == 0 else found.get(place, roots[0]) for place, hop in enumerate(hops)]
-

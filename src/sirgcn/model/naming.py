@@ -22,11 +22,126 @@ _ATOMS = (
 _BONDS = ("bond type", "stereo", "conjugated")
 _BOND_TYPES = ("single", "double", "triple", "aromatic", "other")
 
-_ELEMENTS = (
-    "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb Mo "
-    "Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os Ir Pt Au Hg Tl "
-    "Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh Fl Mc Lv Ts Og"
-).split()
+_ELEMENTS = [
+    "H",
+    "He",
+    "Li",
+    "Be",
+    "B",
+    "C",
+    "N",
+    "O",
+    "F",
+    "Ne",
+    "Na",
+    "Mg",
+    "Al",
+    "Si",
+    "P",
+    "S",
+    "Cl",
+    "Ar",
+    "K",
+    "Ca",
+    "Sc",
+    "Ti",
+    "V",
+    "Cr",
+    "Mn",
+    "Fe",
+    "Co",
+    "Ni",
+    "Cu",
+    "Zn",
+    "Ga",
+    "Ge",
+    "As",
+    "Se",
+    "Br",
+    "Kr",
+    "Rb",
+    "Sr",
+    "Y",
+    "Zr",
+    "Nb",
+    "Mo",
+    "Tc",
+    "Ru",
+    "Rh",
+    "Pd",
+    "Ag",
+    "Cd",
+    "In",
+    "Sn",
+    "Sb",
+    "Te",
+    "I",
+    "Xe",
+    "Cs",
+    "Ba",
+    "La",
+    "Ce",
+    "Pr",
+    "Nd",
+    "Pm",
+    "Sm",
+    "Eu",
+    "Gd",
+    "Tb",
+    "Dy",
+    "Ho",
+    "Er",
+    "Tm",
+    "Yb",
+    "Lu",
+    "Hf",
+    "Ta",
+    "W",
+    "Re",
+    "Os",
+    "Ir",
+    "Pt",
+    "Au",
+    "Hg",
+    "Tl",
+    "Pb",
+    "Bi",
+    "Po",
+    "At",
+    "Rn",
+    "Fr",
+    "Ra",
+    "Ac",
+    "Th",
+    "Pa",
+    "U",
+    "Np",
+    "Pu",
+    "Am",
+    "Cm",
+    "Bk",
+    "Cf",
+    "Es",
+    "Fm",
+    "Md",
+    "No",
+    "Lr",
+    "Rf",
+    "Db",
+    "Sg",
+    "Bh",
+    "Hs",
+    "Mt",
+    "Ds",
+    "Rg",
+    "Cn",
+    "Nh",
+    "Fl",
+    "Mc",
+    "Lv",
+    "Ts",
+    "Og",
+]
 
 
 @dataclass(frozen=True)
@@ -148,8 +263,7 @@ def names_of(source: Inputs | Task | Graphs, preprocessing: Preprocessing | None
         preprocessing: what made the inputs from tables.
     """
     graphs, details = _parts(source)
-    nodes = details.get("ids") if details.get("ids") is not None else ()
-    graph_ids = details.get("graph_ids") if details.get("graph_ids") is not None else ()
+    nodes, graph_ids = (_given(details.get(name)) for name in ("ids", "graph_ids"))
     if preprocessing is None:
         preprocessing = details.get("preprocessing")
     is_molecule = _is_molecule(graphs, preprocessing)
@@ -166,6 +280,12 @@ def names_of(source: Inputs | Task | Graphs, preprocessing: Preprocessing | None
     rows = _rows(graphs, nodes, graph_ids)
     names = Names(nodes, graph_ids, columns, edge_columns, graph_columns, directed, is_molecule, rows)
     return graphs, names
+
+
+def _given(ids: Any) -> Sequence[Any]:
+    """The ids, or none of them."""
+    found: Sequence[Any] = () if ids is None else ids
+    return found
 
 
 def _parts(source: Inputs | Task | Graphs) -> tuple[Graphs, dict[str, Any]]:
@@ -203,14 +323,7 @@ def _columns(
     inputs: Tensor, columns: tuple[Column, ...], is_molecule: bool, of_edges: bool, name: str = "x"
 ) -> tuple[NamedColumn, ...]:
     if is_molecule:
-        if of_edges:
-            return tuple(
-                NamedColumn(name, place, values=_BOND_TYPES if place == 0 else ()) for place, name in enumerate(_BONDS)
-            )
-        elements = (*_ELEMENTS, "?")
-        return tuple(
-            NamedColumn(name, place, values=elements if place == 0 else ()) for place, name in enumerate(_ATOMS)
-        )
+        return _of_bonds() if of_edges else _of_atoms()
     if columns:
         by_name = {column.name: column for column in columns}
         entries = input_columns(columns, one_hot=inputs.is_floating_point())
@@ -218,6 +331,15 @@ def _columns(
     if _is_constant(inputs):
         return ()
     return tuple(NamedColumn(f"{name}[{place}]", place) for place in range(inputs.size(1)))
+
+
+def _of_atoms() -> tuple[NamedColumn, ...]:
+    elements = (*_ELEMENTS, "?")
+    return tuple(NamedColumn(name, place, values=() if place else elements) for place, name in enumerate(_ATOMS))
+
+
+def _of_bonds() -> tuple[NamedColumn, ...]:
+    return tuple(NamedColumn(name, place, values=() if place else _BOND_TYPES) for place, name in enumerate(_BONDS))
 
 
 def _is_constant(inputs: Tensor) -> bool:

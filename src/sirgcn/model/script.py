@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -109,14 +110,14 @@ def _without_unused(text: str) -> str:
     blocks = text.split("\n\n\n")
     while unused := [block for block in blocks if _is_unused(block, blocks)]:
         blocks = [block for block in blocks if block not in unused]
-    rest = "".join(block for block in blocks[1:])
-    lines = []
+    rest = "".join(blocks[1:])
+    lines: list[str] = []
     for line in blocks[0].splitlines():
         if line.startswith(("from torch_geometric", "import torch.nn.functional")):
             start, _, names = line.partition("import ")
             used = [name for name in names.split(", ") if re.search(rf"\b{name.split(' as ')[-1]}\b", rest)]
-            line = f"{start}import {', '.join(used)}" if used else None
-        if line is not None:
+            lines += [f"{start}import {', '.join(used)}"] if used else []
+        else:
             lines.append(line)
     return "\n\n\n".join(["\n".join(lines), *blocks[1:]])
 
@@ -262,13 +263,13 @@ def _head(config: NetConfig, joined: int) -> list[tuple[int, int, bool]]:
 
 
 def _linears(widths: list[int], last_bias: bool) -> list[tuple[int, int, bool]]:
-    pairs = list(zip(widths[:-1], widths[1:], strict=True))
+    pairs = list(pairwise(widths))
     return [(*pair, True if place < len(pairs) - 1 else last_bias) for place, pair in enumerate(pairs)]
 
 
 def _sir(config: NetConfig) -> dict[str, Any]:
     """The options of a `SIRConv` with their defaults."""
-    options = {
+    options: dict[str, Any] = {
         "aggr": "sum",
         "activation": "relu",
         "sigma_layers": 0,
