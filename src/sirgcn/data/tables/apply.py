@@ -102,7 +102,10 @@ def apply_tables(
 def read_inputs(
     preprocessing: Preprocessing, source: Source, unknown: Unknown, left_out: Dropped, targets: bool = False
 ) -> Inputs:
-    """Return the tables of a source as graphs; `left_out` gets the rows that cannot be used."""
+    """Return the tables of a source as graphs; `left_out` gets the rows that cannot be used.
+
+    All targets are missing unless `targets` is set.
+    """
     level = preprocessing.level
     found = read(
         source, level, vars(preprocessing.roles), preprocessing.directed, {}, left_out, False, preprocessing.molecules
