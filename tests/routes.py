@@ -14,8 +14,7 @@ from sirgcn import SIRConv, SIRNet
 from sirgcn.nn.baselines.messages import attend, deviation, dot_scores, head_scores
 from sirgcn.nn.convs import CONVS, make_conv
 from sirgcn.ops import Neighbors, native, sir_aggregate, tiled_aggregate
-from sirgcn.ops.columns import split_columns
-from sirgcn.ops.gated import gated_aggregate
+from sirgcn.ops.gated import gated_columns
 from sirgcn.ops.linear import linear
 from sirgcn.ops.reductions import maximum, weighted_sum
 from sirgcn.ops.rows import look_up
@@ -130,8 +129,7 @@ def gated(backend: str, activation: str, reduce: str) -> Callable[[Given], Tenso
 
 def stacked(given: Given) -> Tensor:
     """Gated messages whose node terms are columns of one matrix."""
-    start, query, key, value = split_columns(given["stacked"], 4)
-    return gated_aggregate(query, key, value, graph_of(given), reduce="gates", start=start)
+    return gated_columns(given["stacked"], graph_of(given), reduce="gates")
 
 
 def tiled(

@@ -27,6 +27,18 @@ def test_import_loads_neither_torch_nor_pyg() -> None:
     assert in_new_process(f"import sys, sirgcn; print(sirgcn.__version__, {heavy})") == f"{sirgcn.__version__} []"
 
 
+def test_the_layer_loads_nothing_heavy_that_pyg_does_not_load_itself() -> None:
+    code = """
+import sys
+import torch_geometric.nn
+before = set(sys.modules)
+from sirgcn import SIRConv
+heavy = {"pandas", "sklearn", "scipy", "matplotlib", "typer", "rich", "jinja2", "safetensors", "rdkit", "pyarrow"}
+print(sorted({name.partition(".")[0] for name in set(sys.modules) - before} & heavy))
+"""
+    assert in_new_process(code) == "[]"
+
+
 def test_ops_do_without_pyg() -> None:
     assert in_new_process("import sys, sirgcn.ops; print('torch_geometric' in sys.modules)") == "False"
 

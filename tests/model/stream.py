@@ -114,7 +114,7 @@ def kill_after_pieces(command: list[str], folder: Path, draw: random.Random) -> 
 def count_wrong(folder: Path, rows: int) -> int:
     """How many rows are lost, doubled, in another place, or other than a prediction of their molecule alone."""
     model = load(folder / "model")
-    alone = predict(model, pd.DataFrame({"smiles": MOLECULES}))["prediction"].tolist()
+    alone = predict(model, pd.DataFrame({"id": range(len(MOLECULES)), "smiles": MOLECULES}))["prediction"].tolist()
     wrong = bad = 0
     with (folder / "found.csv").open(newline="") as file:
         found = csv.reader(file)

@@ -14,10 +14,11 @@ from torch_geometric.nn import ResGatedGraphConv, SAGEConv
 from torch_geometric.utils import to_torch_csr_tensor
 
 from sirgcn import SIRConv, SIRNet
-from sirgcn.bench.twins import PlainGatedGCN
+from sirgcn.bench.twins import MaterialisedGatedGCN, PlainGatedGCN
 from sirgcn.nn import from_res_gated, make_conv
 from sirgcn.nn.baselines import GatedGCN, ResGatedGCN
 from sirgcn.nn.baselines import gated as module
+from sirgcn.nn.linear import side_by_side
 from sirgcn.ops.rows import Rows
 from sirgcn.testing import RICH, Graph, assert_layer_laws, assert_repeats, assert_same, graphs, value_and_gradients
 
@@ -75,11 +76,22 @@ def test_gated_gcn_equals_its_plain_form(graph: Graph, form: str, seed: int) -> 
 
 def test_the_plain_form_draws_the_same_weights() -> None:
     drawn = []
-    for kind in (GatedGCN, PlainGatedGCN):
+    for kind in (GatedGCN, PlainGatedGCN, MaterialisedGatedGCN):
         torch.manual_seed(3)
         drawn.append(kind(IN, OUT, edge_dim=EDGE).state_dict())
-    assert all(torch.equal(drawn[0][name], drawn[1][name]) for name in drawn[0])
-    assert list(drawn[0]) == list(drawn[1])
+    for other in drawn[1:]:
+        assert all(torch.equal(drawn[0][name], other[name]) for name in drawn[0])
+        assert list(drawn[0]) == list(other)
+
+
+@given(graph=graphs(bipartite=False), seed=st.integers(0, 99))
+def test_gated_gcn_equals_its_form_with_a_row_of_every_edge(graph: Graph, seed: int) -> None:
+    torch.manual_seed(seed)
+    fast, plain = GatedGCN(IN, OUT).double(), MaterialisedGatedGCN(IN, OUT).double()
+    plain.load_state_dict(fast.state_dict())
+    h = torch.randn(graph.num_targets, IN, dtype=DOUBLE, requires_grad=True)
+    found, expected = (value_and_gradients(conv(h, graph.neighbors()), wanted(conv, h)) for conv in (fast, plain))
+    assert_same(found, expected, 1e-9)
 
 
 @pytest.mark.parametrize("kind", [GatedGCN, ResGatedGCN])
@@ -101,7 +113,7 @@ def test_forward_and_backward_repeat_bit_for_bit(kind: Any, form: str) -> None:
 def test_rows_of_a_table_are_multiplied_once() -> None:
     conv, table, kind = GatedGCN(IN, OUT).double(), torch.randn(3, IN, dtype=DOUBLE), torch.randint(3, (NODES,))
     seen: list[int] = []
-    linear = module.side_by_side
+    linear = side_by_side
 
     def spy(linears: Any, rows: Rows) -> Rows:
         seen.append(len(rows.table))
@@ -391,8 +403,25 @@ def test_a_network_that_passes_edges_repeats_and_is_compiled() -> None:
     leaves = [parameter for name, parameter in net.named_parameters() if "blocks.2.edge_norm" not in name]
     assert_repeats(lambda: value_and_gradients(net(x, RICH.edge_index, edge), leaves))
     torch._dynamo.reset()
-    compiled: Any = torch.compile(net, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x, RICH.edge_index.long(), edge), net(x, RICH.edge_index, edge))
+    compiled: Any = torch.compile(net.double(), backend="aot_eager", fullgraph=True)
+    x, edge = x.double(), edge.double()
+    found, expected = compiled(x, RICH.edge_index.long(), edge), net(x, RICH.edge_index, edge)
+    assert_same(value_and_gradients(found, leaves), value_and_gradients(expected, leaves), 1e-9)
+
+
+def test_a_network_that_passes_edges_keeps_its_gradients_when_it_is_exported() -> None:
+    net: Any = SIRNet.of(
+        IN, 8, 2, 2, conv="gated_gcn", conv_options={"passes_edges": True}, encoder="linear",
+        edge_encoder="linear", edge_channels=EDGE, norm="layer",
+    ).double()  # fmt: skip
+    given = torch.randn(NODES, IN, dtype=DOUBLE), RICH.edge_index.long(), torch.randn(EDGES, EDGE, dtype=DOUBLE)
+    exported = torch.export.export(net, given).module()
+    names = [name for name, _ in net.named_parameters() if "blocks.1.edge_norm" not in name]
+    found, expected = (
+        value_and_gradients(form(*given), [dict(form.named_parameters())[name] for name in names])
+        for form in (exported, net)
+    )
+    assert_same(found, expected, 1e-9)
 
 
 # GNN+ (Luo et al., ICML 2025): the parameters of GatedGCN+ in its published settings

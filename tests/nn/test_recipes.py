@@ -13,9 +13,9 @@ from torch_geometric.utils import add_remaining_self_loops
 
 from sirgcn.nn import CONVS, RECIPES, NetConfig, SIRNet, build_net, config_from_dict, make_conv, preset, recipe
 from sirgcn.nn.baselines.baseline import Baseline
-from sirgcn.nn.baselines.messages import weighted_sum
 from sirgcn.nn.blocks import BLOCKS, LayerInputs
 from sirgcn.ops import Neighbors
+from sirgcn.ops.reductions import weighted_sum
 from sirgcn.ops.rows import Rows
 from sirgcn.strict import ConfigError
 

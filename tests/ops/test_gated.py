@@ -13,7 +13,7 @@ from sirgcn import testing as laws
 from sirgcn.ops import ACTIVATIONS, Neighbors, sir_aggregate
 from sirgcn.ops.backend import BACKENDS, Backend
 from sirgcn.ops.columns import split_columns
-from sirgcn.ops.gated import gated_aggregate
+from sirgcn.ops.gated import gated_aggregate, gated_columns
 from sirgcn.ops.gated_operators import gated
 from sirgcn.testing import Graph, Inputs
 
@@ -228,6 +228,44 @@ def test_columns_of_one_matrix_give_the_gradient_of_separate_ones_in_one_piece(b
 
     separate = run(tuple(part.clone() for part in whole.chunk(4, dim=1)))
     laws.assert_same(run(split_columns(whole, 4)), separate)
+
+
+@pytest.mark.parametrize("dtype", [DOUBLE, torch.float32])
+@pytest.mark.parametrize("form", laws.EDGE_FORMS)
+@pytest.mark.parametrize("reduce", ["mean", "gates"])
+@pytest.mark.parametrize(
+    "name", ["rich", *(name for name, case in laws.EDGE_CASES.items() if case.num_sources == case.num_targets)]
+)
+def test_a_matrix_of_node_terms_is_its_four_parts(name: str, reduce: str, form: str, dtype: torch.dtype) -> None:
+    graph = {"rich": laws.RICH, **laws.EDGE_CASES}[name]
+    # Where the matrix is narrower than the edge term, its parts are promoted.
+    edge = laws.inputs(graph, form, False, 5).edge
+    drawn = torch.randn(graph.num_targets, 20, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    stacked, neighbors = drawn.requires_grad_(), graph.neighbors()
+    leaves = [stacked, *([] if edge is None else [edge[0] if isinstance(edge, tuple) else edge])]
+    start, query, key, value = (part.clone() for part in stacked.chunk(4, dim=1))
+    expected = gated_aggregate(query, key, value, neighbors, edge, reduce=reduce, start=start)
+    found = gated_columns(stacked, neighbors, edge, reduce=reduce)
+    assert found.dtype == expected.dtype
+    laws.assert_same(laws.value_and_gradients(found, leaves), laws.value_and_gradients(expected, leaves), 1e-5)
+    assert not gated_columns(stacked.detach(), neighbors, None, reduce=reduce).requires_grad
+
+
+def test_a_matrix_of_node_terms_that_was_changed_in_place_is_noticed() -> None:
+    stacked = torch.randn(7, 20, dtype=DOUBLE, requires_grad=True) + 0
+    out = gated_columns(stacked, laws.RICH.neighbors())
+    stacked.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_the_gate_of_every_instruction_set_is_accurate_to_a_few_roundings(isa: str) -> None:
+    z = torch.cat([torch.linspace(-87, 87, 40_001), torch.linspace(-2, 2, 40_001)])[:, None].repeat(1, 20)
+    none, one, count = torch.zeros(1, 20), torch.ones(1, 20), len(z)
+    edge_index = torch.stack([torch.zeros(count, dtype=torch.long), torch.arange(count)])
+    neighbors = Neighbors.from_edge_index(edge_index, (1, count))
+    found = sir_aggregate(z, none, neighbors, activation="sigmoid", value=one, backend="native")
+    torch.testing.assert_close(found, z.double().sigmoid().float(), rtol=3e-6, atol=6e-8)
 
 
 def test_gradients_of_columns_are_joined_without_a_copy_only_where_they_lie_side_by_side() -> None:

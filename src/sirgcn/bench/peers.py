@@ -19,11 +19,12 @@ from torch_geometric.typing import OptTensor
 from torch_geometric.utils import degree
 
 from sirgcn.bench.graphs import Graph
-from sirgcn.bench.twins import PlainGatedGCN
+from sirgcn.bench.twins import MaterialisedGatedGCN, PlainGatedGCN
 from sirgcn.nn import SIRConv
 from sirgcn.nn.baselines import GatedGCN, ResGatedGCN
-from sirgcn.nn.linear import Linear
+from sirgcn.nn.linear import Linear, side_by_side
 from sirgcn.ops import Neighbors, sir_aggregate
+from sirgcn.ops.rows import Rows
 
 FORWARD, BOTH = "forward", "forward+backward"
 MODES = (FORWARD, BOTH)
@@ -293,6 +294,18 @@ def _grouped(make: Callable[[int, int], nn.Module]) -> Callable[[Problem], Work]
     return lambda problem: _layer(problem, make(problem.channels, problem.channels), problem.neighbors)
 
 
+def _four_linear_layers(problem: Problem) -> Work:
+    d = problem.channels
+    own, query, value, key = (Linear(d, d, bias=has_bias) for has_bias in (True, True, True, False))
+    x, leaves = problem.x, [p for lin in (own, query, value, key) for p in lin.parameters()]
+
+    def run() -> Tensor:
+        stacked = side_by_side([own, query, key, value], Rows(x)).table
+        return stacked.unflatten(1, (4, d)).sum(1)
+
+    return Work(run, (x, *leaves))
+
+
 AGGREGATION, EDGES, LAYER, MAX, MLP, BUILD = "aggregation", "edge features", "layer", "max", "MLP sigma", "construction"
 GATED, GATED_GCN, RES_GATED = "gated aggregation", "GatedGCN", "ResGatedGraphConv"
 
@@ -303,7 +316,7 @@ SUITES = {
     MAX: "SIRConv(aggr='max'), W_R on every edge: tiled against all messages at once; gradients as for layers",
     MLP: "SIRConv with the sigma ReLU, Linear, ReLU: tiled against all messages at once; gradients as for layers",
     GATED: "The sum of sigmoid(q_u + k_v) * v_v, without matrix products; gradients of q, k and v",
-    GATED_GCN: "Our GatedGCN against its plain form, a network on tiles of edges; gradients as for layers",
+    GATED_GCN: "Our GatedGCN against its plain forms; gradients as for layers",
     RES_GATED: "Our ResGatedGCN against PyG's ResGatedGraphConv; gradients as for layers",
     BUILD: "Grouping the edges by target and by source, against the forward pass of our layer",
 }
@@ -362,8 +375,12 @@ PEERS: tuple[Peer, ...] = (
     Peer(GATED, OURS, _gated, "sir_aggregate with a value on a Neighbors built before"),
     Peer(GATED, "eager", _eager_gated, "index_select, add, sigmoid, multiply, index_add by hand", 7),
     Peer(GATED_GCN, OURS, _grouped(GatedGCN), "GatedGCN on a Neighbors built before"),
+    Peer(GATED_GCN, LINEAR, _four_linear_layers, "the sum of the four products: no edges"),
     Peer(GATED_GCN, "plain", _grouped(PlainGatedGCN), "the same layer by a network on tiles of edges"),
+    Peer(GATED_GCN, "materialised", _grouped(MaterialisedGatedGCN),
+         "the same layer, with our product, by index_select and index_add: a row of every edge", 7),
     Peer(RES_GATED, OURS, _grouped(ResGatedGCN), "ResGatedGCN on a Neighbors built before"),
+    Peer(RES_GATED, LINEAR, _four_linear_layers, "the sum of the four products: no edges"),
     Peer(RES_GATED, "PyG", _pyg(lambda d: pyg.ResGatedGraphConv(d, d)), "ResGatedGraphConv on edge_index", 8),
     Peer(BUILD, OURS, _construction, "Neighbors.from_edge_index", modes=(FORWARD,), quick=("arxiv",)),
     Peer(BUILD, "our layer's forward", _sir, "SIRConv, sum, relu", modes=(FORWARD,), quick=("arxiv",)),

@@ -34,8 +34,8 @@ def print_tables(results: Results, console: Console) -> None:
             console.print(sheet.rich())
 
 
-def markdown(results: Results) -> str:
-    """The tables as Markdown, each with a heading of the third level.
+def markdown(results: Results, level: int = 3) -> str:
+    """The tables as Markdown, each with a heading of a level.
 
     >>> print(markdown(Results(environment={"cpu": "a"})))
     ### Environment
@@ -45,11 +45,14 @@ def markdown(results: Results) -> str:
     | cpu | a |
     <BLANKLINE>
     """
-    return "\n".join(sheet.markdown(level=3) for sheet in sheets(results))
+    return "\n".join(sheet.markdown(level=level) for sheet in sheets(results))
 
 
-def render_page(page: str, results: Results) -> str:
+def render_page(page: str, results: Results, name: str = "") -> str:
     """A Markdown page with the tables of a run between its markers `<!-- bench -->` and `<!-- /bench -->`.
+
+    Where the page has a marker with the name of the run, such as `<!-- bench: gated -->`, the tables go there, each
+    with a heading of the fourth level.
 
     Raises:
         ValueError: the page has no such markers.
@@ -57,12 +60,16 @@ def render_page(page: str, results: Results) -> str:
     >>> render_page("a page", Results())
     Traceback (most recent call last):
     ValueError: page: expected <!-- bench --> and <!-- /bench --> behind it, got none
+    >>> render_page("<!-- bench: gated -->, <!-- /bench -->", Results(), "gated")
+    '<!-- bench: gated -->\\n\\n\\n<!-- /bench -->'
     """
-    before, start, rest = page.partition("<!-- bench -->")
+    own = f"<!-- bench: {name} -->"
+    is_named = own in page
+    before, start, rest = page.partition(own if is_named else "<!-- bench -->")
     _, end, after = rest.partition("<!-- /bench -->")
     if not end:
         raise ValueError("page: expected <!-- bench --> and <!-- /bench --> behind it, got none")
-    return f"{before}{start}\n\n{markdown(results)}\n{end}{after}"
+    return f"{before}{start}\n\n{markdown(results, 4 if is_named else 3)}\n{end}{after}"
 
 
 def _suite(results: Results, suite: str, mode: str, threads: int) -> Sheet:
@@ -170,12 +177,12 @@ def _targets(results: Results) -> Sheet:
     measured = [row for row in checked if row["measured"] is not None]
     missing: dict[str, list[str]] = defaultdict(list)
     for row in checked:
-        if row["measured"] is None:
+        if row["measured"] is None and row["is_asked"]:
             threads = "" if row["threads"] is None else f", {threads_text(row['threads'])}"
             missing[f"{row['measure']}{threads}"].append(row["shape"])
     title = f"Must reach: {sum(row['holds'] for row in measured)} of {len(measured)} measured hold"
     columns = ["measure", "mode", "shape", "threads", "limit", "measured", "ceiling", "holds"]
-    notes = [Fact("Ceiling", "the ratio of a layer whose edges cost nothing, its three linear layers alone")]
+    notes = [Fact("Ceiling", "the ratio of a layer whose edges cost nothing, its linear layers alone")]
     notes += [Fact("Not measured", _listed({measure: shapes})) for measure, shapes in missing.items()]
     return Sheet(title, columns, [_target(row) for row in measured], notes)
 

@@ -39,7 +39,7 @@ def find_leaks(task: TaskLike, labels: Tensor | None) -> list[str]:
             if _gives_away(values, rows, y, labels is not None):
                 found.append(f"column {name} determines the target: is it known before the target is?")
             if task.level != "graph" and _counts_up(values):
-                found.append(f"column {name} counts the rows: an id is no feature")
+                found.append(f"column {name} counts the rows: an id is no feature, name the others")
     return found + _twins(task)
 
 

@@ -1,6 +1,8 @@
 """The honest evaluation of a trained model: its scores, the controls beside it, what they say, a map of its rows."""
 
+import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -12,10 +14,12 @@ from sirgcn.model.calibration import outputs_of
 from sirgcn.model.controls import ControlSettings, run_controls
 from sirgcn.model.embedding import embed
 from sirgcn.model.evaluation import evaluate_outputs, plain
+from sirgcn.model.explain import explain
 from sirgcn.model.fitted import Model
 from sirgcn.model.verdict import embedding_map, first_sentence
 
 _MAPPED = 600  # rows of a map
+_EXPLAINED, _NAMED = 5, 3  # mistakes, and effects of each
 
 
 def assess(
@@ -69,7 +73,43 @@ def assess(
         found["controls"] = [result.to_dict() for result in results]
         found["sentence"] = first_sentence(evaluation, results)
     found["map"] = plain(_map(model, task, rows))
+    told("explaining the worst mistakes")
+    found["mistakes"] = explained(model, task, found["mistakes"])
     return found
+
+
+def explained(model: Model, task: Task, mistakes: list[dict[str, Any]], seconds: float = 10.0) -> list[dict[str, Any]]:
+    """The worst mistakes, the first few of them with an `explanation`: the columns, edges and nodes that moved it.
+
+    Edges are not explained. What cannot be explained, or not in time, stays as it is.
+
+    Args:
+        model: the model.
+        task: the data.
+        mistakes: as an evaluation lists them.
+        seconds: no explanation begins after this time.
+    """
+    started, found = time.perf_counter(), []
+    for place, mistake in enumerate(mistakes):
+        in_time = time.perf_counter() - started < seconds
+        if place < _EXPLAINED and in_time and task.level != "edge":
+            found.append(mistake | _reasons(model, task, mistake))
+        else:
+            found.append(mistake)
+    return found
+
+
+def _reasons(model: Model, task: Task, mistake: dict[str, Any]) -> dict[str, Any]:
+    row = mistake.get("id", mistake["row"])
+    target = mistake.get("target") if len(model.problem.targets) > 1 else None
+    try:
+        made = explain(model, task, row, target, most=_NAMED, masks=False, draws=0)
+    except (ValueError, RuntimeError) as error:
+        return {"explanation": {"note": str(error)}}
+    effects = {
+        name: [asdict(effect) for effect in getattr(made, name)[:_NAMED]] for name in ("columns", "edges", "nodes")
+    }
+    return {"explanation": plain({"unit": made.unit, "prediction": made.prediction, **effects})}
 
 
 def _map(model: Model, task: Task, rows: Tensor) -> dict[str, Any]:

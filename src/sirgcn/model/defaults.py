@@ -143,8 +143,8 @@ def _of_few_labels(facts: Facts) -> tuple[_Recipe, ...]:
 
 def _of_one_graph(facts: Facts) -> tuple[_Recipe, ...]:
     """The nodes or edges of one graph: the block of tunedGNN, deep where nodes have few neighbours."""
-    is_tiny, is_wide = facts.labels < TINY, facts.columns > WIDE and not facts.is_sparse
-    dropout = 0.5 if facts.is_sparse or is_tiny else 0.2
+    is_wide = facts.columns > WIDE and not facts.is_sparse
+    is_strict = facts.is_sparse or facts.labels < TINY
     deep, shallow = _depths(facts)
     width = 128 if is_wide else 64
     training = TrainConfig(
@@ -154,31 +154,31 @@ def _of_one_graph(facts: Facts) -> tuple[_Recipe, ...]:
         schedule="cosine",
         warmup=5,
         clip=1.0,
-        l2=2.5e-4 if facts.is_sparse or is_tiny else 0.0,
+        l2=2.5e-4 if is_strict else 0.0,
         selection="val_metric",
         early_on="val_metric",
         early_stop=80,
     )
     shared: dict[str, Any] = {
         "hidden_channels": width,
-        "encoder": "linear" if facts.is_sparse else "none",
-        "input_dropout": dropout if facts.is_sparse else 0.0,
         "block": "residual",
         "act": "relu",
         "norm": "batch",
-        "dropout": dropout,
+        "dropout": 0.5 if is_strict else 0.2,
         "conv": "sir",
     }
+    if facts.is_sparse:
+        shared |= {"encoder": "linear", "input_dropout": shared["dropout"]}
     mean = shared | {"aggr": "mean", "activation": "prelu", "num_layers": deep}
     sym = shared | {"aggr": "sym", "activation": "relu", "num_layers": deep}
     linear = shared | {"aggr": "sym", "activation": "identity", "num_layers": shallow}
-    found = [
+    found = (
         _Recipe("messages by mean", mean, training),
         _Recipe("messages by sym", sym | _loops(facts), training),
         _Recipe("linear messages", linear | _loops(facts), training),
-    ]
+    )
     # Words with few neighbours in common are told apart by linear messages, and by few layers.
-    return tuple(reversed(found)) if facts.is_sparse else tuple(found)
+    return found[::-1] if facts.is_sparse else found
 
 
 def _depths(facts: Facts) -> tuple[int, int]:
@@ -292,6 +292,8 @@ def _inputs(schema: Schema, network: dict[str, Any]) -> dict[str, Any]:
         found |= {"positional": "random_walk", "pe_dim": schema.encodings, "pe_norm": True}
         found["pe_channels"] = network["hidden_channels"] // 4
         found.setdefault("encoder", "linear")
+    if schema.graph_features and network.get("pool") is not None:
+        found["graph_channels"] = schema.graph_features
     if schema.edge_encodings:
         found["edge_pe_dim"] = schema.edge_encodings
         found.setdefault("edge_encoder", "constant")

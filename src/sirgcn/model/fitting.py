@@ -113,6 +113,7 @@ def _fit(task: Task, settings: FitSettings, workshop: Workshop) -> Model:
     seen = workshop.seen
     for note in seen.notes:
         workshop.say(note)
+    workshop.say("measuring the memory and the time that a training takes")
     plan = make_plan(workshop, chosen_candidates(seen, settings), settings.time_limit, trainings(settings, task))
     workshop.say(plan.told)
     tried = _try(plan, settings, workshop)

@@ -25,7 +25,8 @@ _COPIES = 6
 _BACKWARD = 1.6
 # What torch, scikit-learn and the reader of tables take before the first step.
 _BASE = 400 << 20
-_TIMED = 3
+# How many steps are timed, or fewer once that has taken so many seconds.
+_TIMED, _PATIENCE = 3, 10.0
 
 
 class TooLarge(RuntimeError):
@@ -128,7 +129,7 @@ def seconds_per_epoch(network: nn.Module, task: Task, training: TrainConfig) -> 
     """
     trainer = Trainer(network, task, training)
     is_whole = task.over != "graphs"
-    steps = []
+    steps, began = list[float](), perf_counter()
     for place, batch in zip(range(_TIMED + 1), _repeated(task, training.batch_size), strict=False):
         started = perf_counter()
         trainer.step(batch)
@@ -137,6 +138,8 @@ def seconds_per_epoch(network: nn.Module, task: Task, training: TrainConfig) -> 
         # The first step also groups edges and allocates memory.
         if place:
             steps.append(perf_counter() - started)
+        if steps and perf_counter() - began > _PATIENCE:
+            break
     seconds = task.num_batches("train", training.batch_size) * sum(steps) / len(steps)
     return seconds if is_whole else seconds + _seconds_to_evaluate(trainer, task, training)
 

@@ -68,7 +68,8 @@ def sir_aggregate(
     if reduce == GATES:
         raise ValueError(f"reduce: {GATES} divides by the sum of the gates, and expects a value, got None")
     call = prepare((query, key), neighbors, edge, edge_weight, activation, reduce, backend)
-    return call.restored(_dispatch(*call.nodes, neighbors, call.terms, call.activation, call.backend))
+    first, second = call.nodes
+    return call.restored(_dispatch(first, second, neighbors, call.terms, call.activation, call.backend))
 
 
 def _dispatch(

@@ -16,7 +16,7 @@ from sirgcn.ops.door import why_closed
 from sirgcn.ops.native import backend as native_backend
 from sirgcn.ops.native import gated as native_gated
 from sirgcn.ops.neighbors import Neighbors
-from sirgcn.ops.reference import EdgeTerms, Ends, Gate, GatedSums, Needs
+from sirgcn.ops.reference import EdgeTerms, Ends, Gate, GatedSums, GradEnds, Needs
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class GatedPasses:
 
     forward: Callable[[Ends, Neighbors, EdgeTerms, Gate, bool], GatedSums]
     backward: Callable[
-        [Tensor, Ends, GatedSums, Neighbors, EdgeTerms, Gate, Needs, tuple[Tensor, Tensor]],
+        [Tensor, Ends, GatedSums, Neighbors, EdgeTerms, Gate, Needs, GradEnds],
         tuple[Tensor | None, Tensor | None],
     ]
 

@@ -1,6 +1,5 @@
 """Messages with a value: the call of a backend and its autograd function."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,13 +9,13 @@ from torch import Tensor
 from sirgcn.ops import gated_operators
 from sirgcn.ops.activation import Activation
 from sirgcn.ops.backend import BACKENDS, GatedPasses
-from sirgcn.ops.calls import are_saved_tensors_hooked, is_traced
-from sirgcn.ops.columns import empty_like_columns
+from sirgcn.ops.calls import are_saved_tensors_hooked, is_plain_call, is_traced
+from sirgcn.ops.columns import empty_like_columns, split_columns
 from sirgcn.ops.door import opened
 from sirgcn.ops.gradients import once_differentiable
 from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.prepare import GATES, prepare
-from sirgcn.ops.reference import EdgeTerms, Ends, Gate, GatedSums, Needs, accumulation_dtype, cast
+from sirgcn.ops.reference import EdgeTerms, Ends, Gate, GradEnds, Needs, accumulation_dtype, cast
 
 
 def gated_aggregate(
@@ -53,6 +52,35 @@ def gated_aggregate(
     return call.restored(_dispatch(Ends(*call.nodes), neighbors, call.terms, gate, call.backend))
 
 
+def gated_columns(
+    stacked: Float[Tensor, "nodes columns"],
+    neighbors: Neighbors,
+    edge: Any = None,
+    activation: str | Activation = "sigmoid",
+    reduce: str = "sum",
+) -> Float[Tensor, "nodes d"]:
+    """`gated_aggregate` of the four equal parts of a matrix, in this order: start, query, key and value.
+
+    The gradient of the matrix is written in one piece.
+
+    >>> path = Neighbors.from_edge_index(torch.tensor([[0, 1], [1, 2]]), 3)
+    >>> gated_columns(torch.tensor([[10.0, 0, 0, 1], [20, 0, 0, 2], [40, 0, 0, 4]]), path).flatten().tolist()
+    [10.0, 20.5, 41.0]
+    """
+    if stacked.requires_grad and torch.is_grad_enabled() and stacked.dim() == 2 and is_plain_call():
+        start, query, key, value = parts = split_columns(stacked.detach(), 4)
+        call = prepare((query, key, value, start), neighbors, edge, None, activation, reduce, None)
+        # An edge term of another dtype promotes the columns to tensors of their own.
+        if all(found.dtype == part.dtype for found, part in zip(call.nodes, parts, strict=True)):
+            gate, nothing = Gate(call.activation, reduce == GATES), (None,) * 4
+            out: Tensor = _Gated.apply(  # type: ignore[no-untyped-call]
+                stacked, *nothing, call.terms.edge, call.terms.edge_weight, call.terms, neighbors, gate, call.backend
+            )
+            return out
+    start, query, key, value = split_columns(stacked, 4)
+    return gated_aggregate(query, key, value, neighbors, edge, None, activation, reduce, None, start)
+
+
 def _dispatch(ends: Ends, neighbors: Neighbors, terms: EdgeTerms, gate: Gate, backend: str) -> Tensor:
     """Call the backend: as an operator where torch traces the call, otherwise directly, with autograd where needed."""
     needs_grad = torch.is_grad_enabled() and any(
@@ -62,7 +90,7 @@ def _dispatch(ends: Ends, neighbors: Neighbors, terms: EdgeTerms, gate: Gate, ba
         return gated_operators.call(ends, neighbors, terms, gate, backend, needs_grad)
     if not needs_grad:
         return passes(backend).forward(ends, neighbors, terms, gate, False).out
-    out: Tensor = _Gated.apply(*ends, terms.edge, terms.edge_weight, terms, neighbors, gate, backend)  # type: ignore[no-untyped-call]
+    out: Tensor = _Gated.apply(None, *ends, terms.edge, terms.edge_weight, terms, neighbors, gate, backend)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -74,11 +102,15 @@ def passes(backend: str) -> GatedPasses:
 
 
 class _Gated(torch.autograd.Function):
-    """The eager route. Calling an operator of torch would take longer than the arithmetic of a small graph."""
+    """The eager route. Calling an operator of torch would take longer than the arithmetic of a small graph.
+
+    The node terms are four tensors, or the columns of one.
+    """
 
     @staticmethod
     def forward(
         ctx: Any,
+        stacked: Tensor | None,
         query: Tensor,
         key: Tensor,
         value: Tensor,
@@ -90,12 +122,12 @@ class _Gated(torch.autograd.Function):
         gate: Gate,
         backend: str,
     ) -> Tensor:
-        ends = Ends(query, key, value, start)
+        ends = Ends(query, key, value, start) if stacked is None else _ends_of(stacked)
         # Where saved tensors are packed away, as by a checkpoint, the sums are not kept but computed again.
-        is_kept = any(ctx.needs_input_grad[i] for i in (0, 1, 2, 4, 5)) and not are_saved_tensors_hooked()
+        is_kept = any(ctx.needs_input_grad[i] for i in (0, 1, 2, 3, 5, 6)) and not are_saved_tensors_hooked()
         sums = passes(backend).forward(ends, neighbors, terms, gate, is_kept)
         # Saving lets torch notice an in-place change of what the backward pass reads. The graph notices its own.
-        ctx.save_for_backward(query, key, value, *terms)
+        ctx.save_for_backward(stacked, query, key, value, *terms)
         ctx.others = (neighbors, gate, backend)
         # A start that is a column of a matrix tells where its gradient belongs.
         ctx.start = None if start is None or start.is_contiguous() else start.detach()
@@ -105,48 +137,45 @@ class _Gated(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         # Read only once: the checkpoints of torch unpack a tensor a single time.
-        query, key, value, *rest = ctx.saved_tensors
-        terms, ends = EdgeTerms(*rest), Ends(query, key, value, ctx.start)
+        stacked, query, key, value, *rest = ctx.saved_tensors
+        terms = EdgeTerms(*rest)
+        ends = Ends(query, key, value, ctx.start) if stacked is None else _ends_of(stacked)
         neighbors, gate, backend = ctx.others
         # A second backward pass computes the sums again, so that the first one frees them.
         sums, ctx.sums = ctx.sums, None
-        saved = (query, key, value, None, terms.edge, terms.edge_weight)
-        wanted = ctx.needs_input_grad[:6]
+        saved = (stacked, query, key, value, None, terms.edge, terms.edge_weight)
+        wanted = ctx.needs_input_grad[:7]
         with torch.no_grad():
-            found = gradients(opened(grad), ends, sums, neighbors, terms, gate, passes(backend), wanted)
+            grad, whole = opened(grad), None
+            if not any((*wanted[:4], *wanted[5:])):
+                found: tuple[Tensor | None, ...] = (None, None, None, grad, None, None)
+            else:
+                whole, into = _matrices(stacked, ends)
+                if sums is None:
+                    sums = passes(backend).forward(ends._replace(start=None), neighbors, terms, gate, True)
+                needs = Needs(*wanted[5:])
+                of_edges = passes(backend).backward(grad, ends, sums, neighbors, terms, gate, needs, into)
+                found = (*into[:3], grad if into.start is None else into.start, *of_edges)
             grads = tuple(
-                None if g is None or not needed else cast(g, query.dtype if tensor is None else tensor.dtype)
-                for g, tensor, needed in zip(found, saved, wanted, strict=True)
+                None if g is None or not needed else cast(g, ends.query.dtype if tensor is None else tensor.dtype)
+                for g, tensor, needed in zip((whole, *found), saved, wanted, strict=True)
             )
         return *once_differentiable(grads, saved, "sir_aggregate"), None, None, None, None
 
 
-def gradients(
-    grad: Tensor,
-    ends: Ends,
-    sums: GatedSums | None,
-    neighbors: Neighbors,
-    terms: EdgeTerms,
-    gate: Gate,
-    backend: GatedPasses,
-    wanted: Sequence[bool],
-) -> tuple[Tensor | None, ...]:
-    """The gradients of query, key, value, start, edge (or its table) and edge_weight.
+def _matrices(stacked: Tensor | None, ends: Ends) -> tuple[Tensor | None, GradEnds]:
+    """The gradient of the matrix of node terms, if they are columns of one, and the gradients of its columns.
 
-    Those of node terms that are columns of one matrix are columns of one matrix too.
+    Node terms that are columns of a matrix of the caller get gradients that lie side by side too.
     """
-    if not any((*wanted[:3], *wanted[4:])):
-        return None, None, None, grad, None, None
-    if sums is None:
-        sums = backend.forward(ends._replace(start=None), neighbors, terms, gate, True)
-    matrices = ends if ends.start is not None else ends[:3]
-    into = empty_like_columns(matrices, accumulation_dtype(ends.query.dtype))  # type: ignore[arg-type]
-    grad_query, grad_key, grad_value = into[:3]
-    grad_start = grad
-    if len(into) == 4:
-        grad_start = into[3].copy_(grad)
-    assert sums.slopes is not None
-    torch.mul(sums.slopes, grad, out=grad_query)
-    needs = Needs(*wanted[4:])
-    of_edges = backend.backward(grad, ends, sums, neighbors, terms, gate, needs, (grad_key, grad_value))
-    return grad_query, grad_key, grad_value, grad_start, *of_edges
+    dtype = accumulation_dtype(ends.query.dtype)
+    if stacked is not None:
+        whole = stacked.new_empty(stacked.shape, dtype=dtype)
+        return whole, GradEnds(*_ends_of(whole))
+    matrices = [ends.query, ends.key, ends.value, *([] if ends.start is None else [ends.start])]
+    return None, GradEnds(*empty_like_columns(matrices, dtype))
+
+
+def _ends_of(stacked: Tensor) -> Ends:
+    start, query, key, value = stacked.chunk(4, dim=1)
+    return Ends(query, key, value, start)

@@ -11,7 +11,7 @@ from sirgcn.ops.backend import BACKENDS
 from sirgcn.ops.gradients import refuse_second_derivative
 from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.operators import checked_graph
-from sirgcn.ops.reference import EdgeTerms, Ends, Gate, GatedSums, Needs, accumulation_dtype
+from sirgcn.ops.reference import EdgeTerms, Ends, Gate, GatedSums, GradEnds, Needs, accumulation_dtype
 
 
 def call(ends: Ends, neighbors: Neighbors, terms: EdgeTerms, gate: Gate, backend: str, save: bool) -> Tensor:
@@ -77,13 +77,13 @@ def _gated_backward(
     assert passes is not None
     sums = GatedSums(grad, None, mean, share) if is_normalized else GatedSums(grad)
     dtype = accumulation_dtype(query.dtype)
-    into = key.new_empty(key.shape, dtype=dtype), value.new_empty(value.shape, dtype=dtype)
+    into = GradEnds(None, key.new_empty(key.shape, dtype=dtype), value.new_empty(value.shape, dtype=dtype))
     gate, ends = Gate(Activation(activation, slope), is_normalized), Ends(query, key, value, None)
     grad_edge, grad_weight = passes.backward(grad, ends, sums, neighbors, terms, gate, Needs(True, True), into)
     empty = query.new_empty(0)
     return (
-        into[0].to(key.dtype),
-        into[1].to(value.dtype),
+        into.key.to(key.dtype),
+        into.value.to(value.dtype),
         empty if grad_edge is None or edge is None else grad_edge.to(edge.dtype),
         empty.clone() if grad_weight is None or edge_weight is None else grad_weight.to(edge_weight.dtype),
     )

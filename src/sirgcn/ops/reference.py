@@ -69,6 +69,18 @@ class GatedSums(NamedTuple):
     share: Tensor | None = None
 
 
+class GradEnds(NamedTuple):
+    """The matrices that the backward pass of gated messages writes, in the accumulation dtype.
+
+    None stands for a gradient that is not asked for; those of key and value always are.
+    """
+
+    query: Tensor | None
+    key: Tensor
+    value: Tensor
+    start: Tensor | None = None
+
+
 def forward(
     query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms, activation: Activation, save: bool
 ) -> tuple[Tensor, Tensor | None]:
@@ -159,13 +171,14 @@ def gated_backward(
     terms: EdgeTerms,
     gate: Gate,
     needs: Needs,
-    into: tuple[Tensor, Tensor],
+    into: GradEnds,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Write the gradients of key and value into two tensors, and return those of edge (or its table) and edge_weight.
+    """Write the gradients of the node terms, and return those of edge (or its table) and edge_weight.
 
     All of them are in the accumulation dtype.
     """
     neighbors.check_frozen()
+    write_target_grads(grad, sums, into)
     source, target = neighbors.edge_index
     z = _before_activation(ends.query, ends.key, neighbors, terms)
     grad, weight = grad.to(z.dtype), _weight(neighbors, terms)
@@ -177,8 +190,8 @@ def gated_backward(
         grad_gate = grad_gate - (grad * sums.mean).index_select(0, target)
     gates = gate.activation(z)
     grad_z = grad_gate * weight * gate.activation.derivative(z)
-    into[0].copy_(_sum_into(source, grad_z, ends.key.size(0)))
-    into[1].copy_(_sum_into(source, incoming * weight * gates, ends.value.size(0)))
+    into.key.copy_(_sum_into(source, grad_z, ends.key.size(0)))
+    into.value.copy_(_sum_into(source, incoming * weight * gates, ends.value.size(0)))
     grad_edge = grad_weight = None
     if terms.edge is not None and needs.edge:
         grad_edge = grad_z if terms.edge_type is None else _sum_into(terms.edge_type, grad_z, terms.edge.size(0))
@@ -186,6 +199,15 @@ def gated_backward(
         rank_one = _weight(neighbors, terms._replace(edge_weight=None))
         grad_weight = (grad_gate * rank_one * gates).sum(1)
     return grad_edge, grad_weight
+
+
+def write_target_grads(grad: Tensor, sums: GatedSums, into: GradEnds) -> None:
+    """Write the gradients of query and start, which no edge takes part in."""
+    if into.query is not None:
+        assert sums.slopes is not None
+        torch.mul(sums.slopes, grad, out=into.query)
+    if into.start is not None:
+        into.start.copy_(grad)
 
 
 def _before_activation(query: Tensor, key: Tensor, neighbors: Neighbors, terms: EdgeTerms) -> Tensor:

@@ -6,7 +6,18 @@ from torch import Tensor
 from sirgcn.ops import triton_backend
 from sirgcn.ops.door import opened
 from sirgcn.ops.neighbors import Neighbors
-from sirgcn.ops.reference import EdgeTerms, Ends, Gate, GatedSums, Needs, accumulation_dtype, cast, finish_sums
+from sirgcn.ops.reference import (
+    EdgeTerms,
+    Ends,
+    Gate,
+    GatedSums,
+    GradEnds,
+    Needs,
+    accumulation_dtype,
+    cast,
+    finish_sums,
+    write_target_grads,
+)
 
 
 def forward(ends: Ends, neighbors: Neighbors, terms: EdgeTerms, gate: Gate, save: bool) -> GatedSums:
@@ -26,19 +37,20 @@ def backward(
     terms: EdgeTerms,
     gate: Gate,
     needs: Needs,
-    into: tuple[Tensor, Tensor],
+    into: GradEnds,
 ) -> tuple[Tensor | None, Tensor | None]:
     """The gradients, in one pass over the edges grouped by source, and a second one for a table."""
     query, key, value = _wide(ends)
     grad, divisor_grad = cast(opened(grad), query.dtype), None
+    write_target_grads(grad, sums, into)
     if sums.share is not None and sums.mean is not None:
         grad = grad * sums.share
         divisor_grad = -grad * sums.mean
     grad_value = torch.zeros_like(value)
     sent = triton_backend.Sent(value, divisor_grad, grad_value)
     grad_key, *of_edges = triton_backend.backward(grad, query, key, neighbors, terms, gate.activation, needs, sent)
-    into[0].copy_(grad_key)
-    into[1].copy_(grad_value)
+    into.key.copy_(grad_key)
+    into.value.copy_(grad_value)
     grad_edge, grad_weight = of_edges
     return grad_edge, grad_weight
 

@@ -33,7 +33,7 @@ def render_html(comparisons: Sequence[Comparison]) -> str:
     cells = [cell for comparison in comparisons for cell in comparison.cells]
     runs = [run for cell in cells for run in cell.all_runs]
     colours = _colours(cells)
-    style, script = (Markup(read_page(name)) for name in ("report.css", "report.js"))
+    style, script = Markup(read_page("page.css") + read_page("report.css")), Markup(read_page("report.js"))
     return _template().render(
         comparisons=comparisons,
         cells=cells,

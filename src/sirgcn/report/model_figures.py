@@ -104,7 +104,7 @@ def reliability(bins: Sequence[Values]) -> str:
 
 def predicted_numbers(points: Sequence[Sequence[Any]], target: str) -> str:
     """Predicted numbers against true ones; on the diagonal they are equal."""
-    known = [(as_number(x), as_number(y)) for x, y in points]
+    known = [(as_number(point[0]), as_number(point[1])) for point in points if len(point) == 2]
     known = [point for point in known if all(map(math.isfinite, point))]
     if not known:
         return ""
@@ -141,16 +141,10 @@ def embedding_map(points: Sequence[Values], are_numbers: bool) -> tuple[str, lis
 
     Groups have a colour and a shape, for those who see no colours. Numbers are cut into five groups of equal size.
     """
-    known = [point for point in points if all(math.isfinite(as_number(point.get(key))) for key in ("x", "y"))]
+    known = [point for point in points if _has_place(point)]
     if not known:
         return "", []
-    names = _number_groups(known) if are_numbers else [str(point.get("true")) for point in known]
-    if are_numbers:
-        order = sorted(set(names), key=lambda name: float(name.partition(" ")[0]))
-        styles = {name: f"r{place}" for place, name in enumerate(order)}
-    else:
-        order = sorted(set(names), key=lambda name: (-names.count(name), name))
-        styles = {name: f"s{place}" if place < _SHAPES else "s11" for place, name in enumerate(order)}
+    names, order, styles = _groups_of(known, are_numbers)
     height = 300.0
     svg = canvas(height, "Map of the rows by what the model knows about them")
     x = Axis.over([as_number(point["x"]) for point in known], 8, WIDTH - 8, math.inf)
@@ -159,9 +153,24 @@ def embedding_map(points: Sequence[Values], are_numbers: bool) -> tuple[str, lis
         place = 0 if are_numbers else min(order.index(name), _SHAPES)
         _mark(svg, x(as_number(point["x"])), y(as_number(point["y"])), styles[name], place)
     legend = [(styles[name], name) for name in order[:_SHAPES]]
-    if len(order) > _SHAPES and not are_numbers:
+    if len(order) > _SHAPES:
         legend.append(("s11", f"{len(order) - _SHAPES} more"))
     return text_of(svg), legend
+
+
+def _has_place(point: Values) -> bool:
+    return math.isfinite(as_number(point.get("x"))) and math.isfinite(as_number(point.get("y")))
+
+
+def _groups_of(points: Sequence[Values], are_numbers: bool) -> tuple[list[str], list[str], dict[str, str]]:
+    """The group of each point, the groups in order, and the class of the style of each group."""
+    if are_numbers:
+        names = _number_groups(points)
+        order = sorted(set(names), key=lambda name: float(name.partition(" ")[0]))
+        return names, order, {name: f"r{place}" for place, name in enumerate(order)}
+    names = [str(point.get("true")) for point in points]
+    order = sorted(set(names), key=lambda name: (-names.count(name), name))
+    return names, order, {name: f"s{place}" if place < _SHAPES else "s11" for place, name in enumerate(order)}
 
 
 def _number_groups(points: Sequence[Values]) -> list[str]:

@@ -6,6 +6,7 @@ page. The template escapes all text, and the page's own policy allows neither sc
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
@@ -45,7 +46,7 @@ def render_model_page(values: Values) -> str:
     ('<!doctype html>', False)
     """
     evaluation = _mapping(values.get("evaluation"))
-    style = Markup(read_page("report.css") + read_page("model.css"))
+    style = Markup(read_page("page.css") + read_page("model.css"))
     return _template().render(
         name=str(values.get("name") or "A model"),
         summary=values.get("summary") or "",
@@ -57,9 +58,9 @@ def render_model_page(values: Values) -> str:
         models=_models(evaluation),
         forest=_forest(evaluation),
         gains=_gains(evaluation),
-        matrices=[_matrix(one) for one in _list(evaluation.get("confusion"))],
+        matrices=[_matrix(one) for one in _rows(evaluation.get("confusion"))],
         residuals=_residuals(evaluation),
-        reliability=Markup(reliability(_list(evaluation.get("reliability")))),
+        reliability=Markup(reliability(_rows(evaluation.get("reliability")))),
         coverage=_mapping(evaluation.get("coverage")),
         slices=_slices(evaluation),
         mistakes=_mistakes(evaluation),
@@ -67,7 +68,7 @@ def render_model_page(values: Values) -> str:
         curves=_curves(values),
         data=_data(_mapping(values.get("data"))),
         split=_mapping(values.get("split")),
-        trials=_list(values.get("trials"))[:_MOST_TRIALS],
+        trials=_rows(values.get("trials"))[:_MOST_TRIALS],
         notes=[str(note) for note in _list(values.get("notes"))],
         environment=_flat(_mapping(values.get("environment"))),
         settings=_flat(_mapping(values.get("settings"))),
@@ -76,6 +77,7 @@ def render_model_page(values: Values) -> str:
     )
 
 
+@cache
 def _template() -> Template:
     page = Environment(
         loader=FunctionLoader(read_page),
@@ -94,6 +96,14 @@ def _mapping(value: Any) -> Values:
 
 def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else []
+
+
+def _rows(value: Any) -> list[Values]:
+    return [entry for entry in _list(value) if isinstance(entry, Mapping)]
+
+
+def _scores(evaluation: Values) -> dict[str, Values]:
+    return {str(name): _mapping(score) for name, score in _mapping(evaluation.get("scores")).items()}
 
 
 def shown(value: Any, metric: str) -> str:
@@ -140,19 +150,18 @@ def _interval_text(score: Values, metric: str) -> str:
 
 def _tiles(evaluation: Values) -> list[tuple[str, str, str]]:
     """Each metric of the model with its interval."""
-    scores = _mapping(evaluation.get("scores"))
     return [
         (str(score.get("title", metric)), shown(score.get("value"), metric), _interval_text(score, metric))
-        for metric, score in scores.items()
+        for metric, score in _scores(evaluation).items()
     ]
 
 
 def _models(evaluation: Values) -> dict[str, Any]:
     """The table of the model and its controls: metrics as columns, and the difference in the metric of the task."""
-    scores, metric = _mapping(evaluation.get("scores")), str(evaluation.get("metric", ""))
+    scores, metric = _scores(evaluation), str(evaluation.get("metric", ""))
     heads = [(str(score.get("title", name)), "↑" if score.get("maximise") else "↓") for name, score in scores.items()]
     rows = [{"title": "This model", "sees": "the graph", "own": True, "cells": _cells(scores, scores), "gain": None}]
-    for control in _list(evaluation.get("controls")):
+    for control in _rows(evaluation.get("controls")):
         found = _mapping(_mapping(control.get("differences")).get(metric))
         rows.append(
             {
@@ -206,7 +215,7 @@ def _forest(evaluation: Values) -> Markup:
     if not own:
         return Markup("")
     rows: list[Values] = [{"name": "This model", "strong": True, **_scaled(own, metric)}]
-    for control in _list(evaluation.get("controls")):
+    for control in _rows(evaluation.get("controls")):
         score = _mapping(_mapping(control.get("scores")).get(metric))
         if score:
             rows.append({"name": control.get("title", ""), **_scaled(score, metric)})
@@ -217,7 +226,7 @@ def _forest(evaluation: Values) -> Markup:
 def _gains(evaluation: Values) -> Markup:
     """By how much the model is better than each control."""
     metric, rows = str(evaluation.get("metric", "")), []
-    for control in _list(evaluation.get("controls")):
+    for control in _rows(evaluation.get("controls")):
         found = _mapping(_mapping(control.get("differences")).get(metric))
         if found:
             scaled = _scaled({**found, "value": found.get("gain")}, metric)
@@ -244,10 +253,10 @@ def _shade(share: float) -> int:
 
 def _residuals(evaluation: Values) -> list[tuple[str, list[tuple[str, Markup]]]]:
     found = []
-    for one in _list(evaluation.get("residuals")):
+    for one in _rows(evaluation.get("residuals")):
         target = str(one.get("target", ""))
         figures = [
-            ("Predicted against true", predicted_numbers(_list(one.get("points")), target)),
+            ("Predicted against true", predicted_numbers([_list(point) for point in _list(one.get("points"))], target)),
             ("Errors", histogram(_list(one.get("counts")), _list(one.get("edges")), "error (predicted minus true)")),
         ]
         found.append((target, [(title, Markup(svg)) for title, svg in figures if svg]))
@@ -257,7 +266,7 @@ def _residuals(evaluation: Values) -> list[tuple[str, list[tuple[str, Markup]]]]
 def _slices(evaluation: Values) -> list[tuple[str, Markup]]:
     """A figure for each way to cut the rows."""
     groups: dict[str, list[Values]] = {}
-    for one in _list(evaluation.get("slices")):
+    for one in _rows(evaluation.get("slices")):
         groups.setdefault(str(one.get("by", "")), []).append(one)
     found = []
     for by, own in groups.items():
@@ -271,7 +280,7 @@ def _slices(evaluation: Values) -> list[tuple[str, Markup]]:
 
 def _mistakes(evaluation: Values) -> list[dict[str, Any]]:
     found = []
-    for one in _list(evaluation.get("mistakes")):
+    for one in _rows(evaluation.get("mistakes")):
         explanation = _mapping(one.get("explanation"))
         found.append(
             {
@@ -290,12 +299,12 @@ def _mistakes(evaluation: Values) -> list[dict[str, Any]]:
 def _reasons(explanation: Values) -> list[tuple[str, str]]:
     """The strongest columns, edges and nodes of an explanation, with their effects."""
     found = []
-    for one in _list(explanation.get("columns"))[:3]:
+    for one in _rows(explanation.get("columns"))[:3]:
         value = f" = {one['value']}" if one.get("value") not in (None, "") else ""
         found.append((f"{one.get('column', '')}{value} ({one.get('of', '')})", _number(one.get("effect"), 3)))
-    for one in _list(explanation.get("edges"))[:3]:
+    for one in _rows(explanation.get("edges"))[:3]:
         found.append((f"edge {one.get('source', '')} → {one.get('target', '')}", _number(one.get("effect"), 3)))
-    for one in _list(explanation.get("nodes"))[:3]:
+    for one in _rows(explanation.get("nodes"))[:3]:
         found.append((f"node {one.get('node', '')}", _number(one.get("effect"), 3)))
     return found
 
@@ -306,7 +315,7 @@ def _shown_value(value: Any) -> str:
 
 def _map(evaluation: Values) -> dict[str, Any]:
     given = _mapping(evaluation.get("map"))
-    svg, legend = embedding_map(_list(given.get("points")), bool(given.get("are_numbers")))
+    svg, legend = embedding_map(_rows(given.get("points")), bool(given.get("are_numbers")))
     shares = [as_number(share) for share in _list(given.get("shares"))]
     known = [share for share in shares if math.isfinite(share)]
     marks = [(Markup(mark_of(style)), name) for style, name in legend]
@@ -314,7 +323,7 @@ def _map(evaluation: Values) -> dict[str, Any]:
 
 
 def _curves(values: Values) -> list[tuple[str, Markup]]:
-    history = [row for row in _list(values.get("history")) if isinstance(row, Mapping)]
+    history = _rows(values.get("history"))
     evaluation = _mapping(values.get("evaluation"))
     metric = str(evaluation.get("metric", ""))
     title = str(_mapping(_mapping(evaluation.get("scores")).get(metric)).get("title", "metric"))

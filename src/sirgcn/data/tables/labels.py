@@ -168,7 +168,7 @@ def _level_of(target: Sequence[str], tables: Mapping[Level, Frame | None]) -> Le
 def _why_no_level(target: Sequence[str], columns: Mapping[Level, list[str]], holding: Sequence[Level]) -> str:
     if holding:
         return f"expected a column of one table, {' and '.join(holding)} tables have it: say level="
-    known = [f"{', '.join(names)} (of the {level} table)" for level, names in columns.items()]
+    known = [f"{', '.join(names)} (of the {level} table)" for level, names in columns.items() if names]
     names = [name for found in columns.values() for name in found]
     hint = nearest(target[0], names) if target else ""
     return f"expected a column of one table, got {', '.join(map(repr, target))}; there are {'; '.join(known)}{hint}"

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from sirgcn.nn.adjacency import EdgeAttr, through_edges
 from sirgcn.nn.baselines.baseline import Baseline, check_edge_given
-from sirgcn.nn.baselines.messages import edge_scores, gated_sum
+from sirgcn.nn.baselines.messages import edge_scores, gated_sum, gated_sums
 from sirgcn.nn.linear import Linear, side_by_side
 from sirgcn.ops import Activation, Grouping, Neighbors, tiled_aggregate
 from sirgcn.ops.calls import has_hooks, is_exporting, is_touched
@@ -58,9 +58,12 @@ class GatedGCN(Baseline):
         """The output; with `passes_edges` a pair of the output and z."""
         edge = _projected_edge(self.lin_edge, edge)
         linears = [self.lin_self, self.lin_query, self.lin_key, self.lin_value]
-        own, query, key, value = split_columns(side_by_side(linears, rows).expand(), len(linears))
+        stacked = side_by_side(linears, rows).expand()
+        if not self.passes_edges and self._has_plain_gate():
+            return gated_sums(stacked, graph, edge=edge, reduce="gates")
+        own, query, key, value = split_columns(stacked, len(linears))
         if not self.passes_edges:
-            return self._sums(own, query, key, value, graph, edge)
+            return self._plain_sums(own, query, key, value, graph, edge)
         z = _before_gate(query, key, graph, edge)
         # Everything is in the edge term now.
         nothing = z.new_zeros(z.size(1)).expand_as(own)
@@ -133,12 +136,11 @@ class ResGatedGCN(Baseline):
         edge = _projected_edge(self.lin_edge, edge)
         of_target, of_source = [self.lin_self, self.lin_query], [self.lin_key, self.lin_value]
         if edge is None:
-            own, query, key, value = split_columns(side_by_side([*of_target, *of_source], rows).expand(), 4)
-        else:
-            own, query = split_columns(side_by_side(of_target, rows).expand(), 2)
-            ends = look_up(side_by_side(of_source, rows).expand(), graph.edge_index[0]) + _row_of_every_edge(edge)
-            key, value = split_columns(ends, 2)
-            graph = _with_edges_as_sources(graph)
+            return gated_sums(side_by_side([*of_target, *of_source], rows).expand(), graph, self.activation)
+        own, query = split_columns(side_by_side(of_target, rows).expand(), 2)
+        ends = look_up(side_by_side(of_source, rows).expand(), graph.edge_index[0]) + _row_of_every_edge(edge)
+        key, value = split_columns(ends, 2)
+        graph = _with_edges_as_sources(graph)
         return gated_sum(query, key, value, graph, activation=self.activation, start=own)
 
 

@@ -9,7 +9,7 @@ from torch_geometric.utils import softmax
 from sirgcn.nn.adjacency import EdgeAttr
 from sirgcn.ops import Activation, Neighbors, sir_aggregate
 from sirgcn.ops.calls import is_compiling, is_exporting
-from sirgcn.ops.gated import gated_aggregate
+from sirgcn.ops.gated import gated_aggregate, gated_columns
 from sirgcn.ops.prepare import GATES
 from sirgcn.ops.reductions import no_query, weighted_sum
 from sirgcn.ops.reference import EdgeTerms, Ends, Gate, gated_forward
@@ -51,6 +51,25 @@ def gated_sum(
     return gated_forward(
         Ends(query, key, value, start), graph, EdgeTerms(table, edge_type, None, None, None), gate, False
     ).out
+
+
+def gated_sums(
+    stacked: Tensor,
+    graph: Neighbors,
+    activation: str | Activation = "sigmoid",
+    edge: EdgeAttr = None,
+    reduce: str = "sum",
+) -> Tensor:
+    """`gated_sum` of the four equal parts of a matrix, in this order: start, query, key and value.
+
+    >>> graph = Neighbors.from_edge_index(torch.tensor([[0, 1], [2, 2]]), 3)
+    >>> gated_sums(torch.tensor([[10.0, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 4]]), graph).flatten().tolist()
+    [10.0, 10.0, 11.5]
+    """
+    if not is_exporting():
+        return gated_columns(stacked, graph, edge, activation, reduce)
+    start, query, key, value = stacked.chunk(4, dim=-1)
+    return gated_sum(query, key, value, graph, edge, activation, reduce, start)
 
 
 def deviation(h: Tensor, graph: Neighbors, eps: float) -> Tensor:

@@ -97,8 +97,9 @@ FUNCTION(gated) {
         GATED(ADDRESS, value), GATED(INT64, value_stride), GATED_JOB(ADDRESS, out), GATED_JOB(INT64, out_stride),
         GATED(ADDRESS, mean), GATED(ADDRESS, share), GATED_JOB(ADDRESS, other), GATED_JOB(INT64, other_stride),
         GATED(INT64, others), OPTIONAL_GATED(ADDRESS, start), OPTIONAL_GATED(INT64, start_stride),
-        OPTIONAL_GATED_JOB(ADDRESS, slope_sum), 
-        OPTIONAL_GATED_JOB(ADDRESS, grad), OPTIONAL_GATED_JOB(INT64, grad_stride),
+        OPTIONAL_GATED_JOB(ADDRESS, slope_sum), OPTIONAL_GATED_JOB(ADDRESS, grad), OPTIONAL_GATED_JOB(INT64, grad_stride),
+        OPTIONAL_GATED(ADDRESS, grad_query), OPTIONAL_GATED(INT64, grad_query_stride), OPTIONAL_GATED(ADDRESS, grad_start),
+        OPTIONAL_GATED(INT64, grad_start_stride),
         OPTIONAL_GATED(ADDRESS, grad_value), OPTIONAL_GATED(INT64, grad_value_stride), OPTIONAL_GATED_JOB(ADDRESS, grad_term),
         OPTIONAL_GATED_JOB(ADDRESS, grad_weight),
     };

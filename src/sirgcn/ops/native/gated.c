@@ -55,7 +55,7 @@ int run_gated(Gated *g, int dtype, int backward, int threads) {
     const int with_table = backward && job->grad_term && job->edge_type, gate = g->sigma == SIGMOID ? SIGMOID_GATE : ANY_GATE;
     Memory memory = {0};
     if (begin_items(job, with_table, 2 * gated_sums(g, backward), real)) return -1;
-    if (job->num_items == 0) return 0;
+    if (job->num_items == 0 && !(backward && job->width)) return 0;
     job->streams = 0;
     const int64_t columns = rounded_up(job->width, kernels->lanes) * (backward && g->normalized ? 3 : 2);
     g->met = large(&memory, g->others * columns * real);

@@ -21,6 +21,10 @@ typedef struct {
     /* backward */
     void *grad_value;
     int64_t grad_value_stride;
+    /* The gradients of the query and of the start, on the way to the edges: slopes * grad (the slopes are those of the job), and a
+       copy of grad. Null where nobody wants them. */
+    void *grad_query, *grad_start;
+    int64_t grad_query_stride, grad_start_stride;
     /* What an edge reads of its far end, row by row of a tile. Forward: key and value. Backward: query, gradient and, of
        normalised sums, the gradient of their divisor. */
     void *met;

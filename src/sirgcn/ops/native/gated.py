@@ -12,6 +12,7 @@ from sirgcn.ops.reference import (
     Ends,
     Gate,
     GatedSums,
+    GradEnds,
     Needs,
     accumulation_dtype,
     cast,
@@ -48,13 +49,12 @@ def backward(
     terms: EdgeTerms,
     gate: Gate,
     needs: Needs,
-    into: tuple[Tensor, Tensor],
+    into: GradEnds,
 ) -> tuple[Tensor | None, Tensor | None]:
     """The gradients, in one pass over the edges grouped by source. One thread writes each row of key and value."""
     neighbors.check_frozen()
     query, key, value = (_rows(tensor) for tensor in ends[:3])
     grad = _rows(cast(opened(grad), ends.query.dtype))
-    grad_key, grad_value = into
     grad_edge = grad_weight = None
     if terms.edge is not None and needs.edge:
         # With edges, the kernel writes every row. Without edges, it would leave the rows of a table unset.
@@ -63,16 +63,22 @@ def backward(
     if terms.edge_weight is not None and needs.edge_weight:
         grad_weight = key.new_zeros(terms.edge_weight.shape)
     swapped = terms._replace(target_weight=terms.source_weight, source_weight=terms.target_weight)
-    (grad_at, grad_stride), (value_at, value_stride) = rows(grad), rows(grad_value)
+    (grad_at, grad_stride), (value_at, value_stride) = rows(grad), rows(into.value)
+    (query_at, query_stride), (start_at, start_stride) = rows(into.query), rows(into.start)
     of_pass = {
         "grad": grad_at,
         "grad_stride": grad_stride,
+        "slope_sum": 0 if into.query is None else flat(sums.slopes),
+        "grad_query": query_at,
+        "grad_query_stride": query_stride,
+        "grad_start": start_at,
+        "grad_start_stride": start_stride,
         "grad_value": value_at,
         "grad_value_stride": value_stride,
         "grad_term": flat(grad_edge),
         "grad_weight": flat(grad_weight),
     }
-    _run(1, neighbors.by_source, (key, query, value), (grad_key, sums.mean, sums.share), swapped, gate, of_pass)
+    _run(1, neighbors.by_source, (key, query, value), (into.key, sums.mean, sums.share), swapped, gate, of_pass)
     return grad_edge, grad_weight
 
 

@@ -286,7 +286,7 @@ static void NAME(gated_join_forward)(const Gated *g, int64_t range) { JOIN(0, 4,
 static void NAME(gated_join_backward)(const Gated *g, int64_t range) { JOIN(1, 2, NAME(finish_backward)) }
 
 /* met[tile][row] = what an edge reads of its far end. Forward: key, b_v * value. Backward: query, g and, of normalised sums,
-   -g * mean, where g is the gradient times a_u or the share. */
+   -g * mean, where g is the gradient times a_u or the share. The gradients of query and start are written on the way. */
 INLINE void NAME(meet_tile)(const Gated *g, int64_t first, int64_t last, int64_t c, const int n) {
     const Job *job = &g->job;
     const int is_divided = job->grad && g->normalized;
@@ -299,7 +299,13 @@ INLINE void NAME(meet_tile)(const Gated *g, int64_t first, int64_t last, int64_t
         const REAL weight = job->other_weight ? ((const REAL *)job->other_weight)[other] : 1;
         REAL *row = met + other * length;
         for (int t = 0; t < n; t++) {
-            V factor = NAME(load)(times + AT(t)) * weight;
+            const V given = NAME(load)(times + AT(t));
+            if (g->grad_query) {
+                const V slope = NAME(load_real)((const REAL *)job->slope_sum + other * job->width + AT(t));
+                NAME(store_real)((REAL *)g->grad_query + other * g->grad_query_stride + AT(t), slope * given);
+            }
+            if (g->grad_start) NAME(store_real)((REAL *)g->grad_start + other * g->grad_start_stride + AT(t), given);
+            V factor = given * weight;
             if (is_divided) {
                 factor *= NAME(load_real)((const REAL *)g->share + other * job->width + AT(t));
                 const V mean = NAME(load_real)((const REAL *)g->mean + other * job->width + AT(t));

@@ -120,4 +120,20 @@ INLINE void NAME(normal)(V z, V *below, V *slope) {
 
 #endif
 
+#if REAL_IS_FLOAT
+INLINE V NAME(sigmoid)(V x) {
+    const V low = NAME(splat)(-89.0f), high = NAME(splat)(88.0f), magic = NAME(splat)(12582912.0f + 127.0f);
+    x = MIN_F32(high, MAX_F32(low, x));
+    V shifted = x * -1.44269504088896341f + magic, n = shifted - magic;
+    V r = x * -1.44269504088896341f - n;
+    V p = r * 1.535336188319500e-4f + 1.339887440266574e-3f;
+    p = p * r + 9.618437357674640e-3f;
+    p = p * r + 5.550332471162809e-2f;
+    p = p * r + 2.402264791363012e-1f;
+    p = p * r + 6.931472028550421e-1f;
+    p = p * r + 1.0f;
+    return 1 / (p * (V)((M)shifted << 23) + 1.0f);
+}
+#else
 INLINE V NAME(sigmoid)(V x) { return 1 / (1 + NAME(exp)(-x)); }
+#endif
