@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sirgcn.data.metrics import METRICS
 from sirgcn.data.task import Task
-from sirgcn.model.bootstrap import Score, score
+from sirgcn.model.bootstrap import Score, resampled, score_of
 from sirgcn.model.calibration import Calibration, outputs_of
 from sirgcn.model.problem import Problem
 from sirgcn.model.slices import slices_of
@@ -181,12 +181,28 @@ def scores_of(
         groups: rows that belong together, such as the nodes of a graph.
         seed: the seed of the bootstrap.
     """
+    sampled = sample_scores(problem, outputs, target, decided=decided, groups=groups, seed=seed)
+    return {name: score_of(name, value, draws) for name, (value, draws) in sampled.items()}
+
+
+def sample_scores(
+    problem: Problem,
+    outputs: Tensor,
+    target: Tensor,
+    *,
+    decided: Tensor | None = None,
+    groups: Tensor | None = None,
+    seed: int = 0,
+) -> dict[str, tuple[float, Tensor]]:
+    """Every metric with its value in each draw of the rows; see `scores_of`.
+
+    Two models that are measured on the same rows have the same draws.
+    """
     found = {}
     for name in metric_names(problem):
         own = decided if decided is not None and name in _DECIDED else outputs
-        if not _is_defined(name, own, target):
-            continue
-        found[name] = score(name, own, target, groups, seed)
+        if _is_defined(name, own, target):
+            found[name] = METRICS[name]([own], [target]), resampled(name, own, target, groups, seed)
     return found
 
 
