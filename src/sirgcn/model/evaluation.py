@@ -136,7 +136,8 @@ def evaluate_outputs(
         outputs = calibration.scaled(outputs)
     decided = _decided(outputs, calibration)
     groups = groups_of(task, rows)
-    scores = scores_of(problem, outputs, target, decided=decided, groups=groups, seed=seed)
+    sampled = sample_scores(problem, outputs, target, decided=decided, groups=groups, seed=seed)
+    scores = {name: score_of(name, value, draws) for name, (value, draws) in sampled.items()}
     found = Evaluation(len(rows), problem.metric, scores)
     about: dict[str, Any] = {
         "coverage": _coverage(problem, outputs, target, calibration, level),
@@ -162,29 +163,6 @@ def metric_names(problem: Problem) -> tuple[str, ...]:
     return tuple(dict.fromkeys((problem.metric, *others)))
 
 
-def scores_of(
-    problem: Problem,
-    outputs: Tensor,
-    target: Tensor,
-    *,
-    decided: Tensor | None = None,
-    groups: Tensor | None = None,
-    seed: int = 0,
-) -> dict[str, Score]:
-    """Every metric with its interval. A metric that these rows leave undefined is left out.
-
-    Args:
-        problem: what is predicted.
-        outputs: logits or numbers, `[rows, outputs]`.
-        target: what is true.
-        decided: the outputs whose largest one is predicted, where a threshold has moved them.
-        groups: rows that belong together, such as the nodes of a graph.
-        seed: the seed of the bootstrap.
-    """
-    sampled = sample_scores(problem, outputs, target, decided=decided, groups=groups, seed=seed)
-    return {name: score_of(name, value, draws) for name, (value, draws) in sampled.items()}
-
-
 def sample_scores(
     problem: Problem,
     outputs: Tensor,
@@ -194,9 +172,17 @@ def sample_scores(
     groups: Tensor | None = None,
     seed: int = 0,
 ) -> dict[str, tuple[float, Tensor]]:
-    """Every metric with its value in each draw of the rows; see `scores_of`.
+    """Every metric with its value in each draw of the rows. A metric that these rows leave undefined is left out.
 
     Two models that are measured on the same rows have the same draws.
+
+    Args:
+        problem: what is predicted.
+        outputs: logits or numbers, `[rows, outputs]`.
+        target: what is true.
+        decided: the outputs whose largest one is predicted, where a threshold has moved them.
+        groups: rows that belong together, such as the nodes of a graph.
+        seed: the seed of the bootstrap.
     """
     found = {}
     for name in metric_names(problem):
