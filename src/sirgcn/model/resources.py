@@ -171,7 +171,7 @@ def _sample(graphs: Graphs) -> Graphs:
     generator = torch.Generator().manual_seed(0)
     rows = {
         name: tensor[:count].clone()
-        for name, count in (("x", nodes), ("pe", nodes), ("edge_attr", edges), ("edge_pe", edges))
+        for name, count in (("x", nodes), ("pe", nodes), ("edge_attr", edges), ("edge_pe", edges), ("graph_attr", 1))
         if (tensor := getattr(graphs, name)) is not None
     }
     count = {"node": nodes, "edge": edges, "graph": 1}[graphs.level]
