@@ -156,7 +156,7 @@ def _has_edges(asked: Asked) -> bool:
 
 
 CONTROLS: dict[str, Control] = {
-    "majority": Control("Most frequent class, or mean", "nothing", lambda asked: majority(asked.task, asked.split)),
+    "majority": Control("Most frequent class", "nothing", lambda asked: majority(asked.task, asked.split)),
     "linear": Control(
         "Linear model", "columns", lambda asked: linear(asked.task, asked.split, asked.seconds, MOST_COLUMNS * 20)
     ),
@@ -252,10 +252,11 @@ def _result(
     name: str, asked: Asked, problem: Problem, model: Tensor, rows: Tensor, calibration_rows: Tensor | None
 ) -> ControlResult:
     control, task, started = CONTROLS[name], asked.task, time.perf_counter()
+    title = "Mean" if name == "majority" and problem.sort == "numbers" else control.title
     try:
         every = control.fit(asked).double()
     except (ValueError, RuntimeError, MemoryError) as error:
-        return ControlResult(name, control.title, control.sees, time.perf_counter() - started, note=str(error))
+        return ControlResult(name, title, control.sees, time.perf_counter() - started, note=str(error))
     taken = time.perf_counter() - started
     val = rows_of(task, "val", asked.split)
     validation = _value(problem.metric, every[val], task.graphs.y[val]) if len(val) else None
@@ -265,7 +266,7 @@ def _result(
     outputs, target, groups = every[rows], task.graphs.y[rows], groups_of(task, rows)
     scores = scores_of(problem, outputs, target, groups=groups, seed=asked.seed)
     differences = {metric: difference(metric, model, outputs, target, groups, asked.seed) for metric in scores}
-    return ControlResult(name, control.title, control.sees, taken, validation, scores, differences)
+    return ControlResult(name, title, control.sees, taken, validation, scores, differences)
 
 
 def _value(metric: str, outputs: Tensor, target: Tensor) -> float | None:
