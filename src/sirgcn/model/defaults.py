@@ -187,7 +187,7 @@ def _depths(facts: Facts) -> tuple[int, int]:
         return 2, 1
     if facts.is_sparse:
         return 2, 2
-    return (4, 2) if facts.degree > DENSE else (8, 3)
+    return (4, 2) if facts.degree > DENSE else (10, 3)
 
 
 def _loops(facts: Facts) -> dict[str, Any]:
