@@ -3,9 +3,12 @@ measured figure is typed by hand."""
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from torch.distributed.run import get_args_parser
 
 from sirgcn import cli
 from sirgcn.data.molecules import has_rdkit
@@ -49,6 +52,26 @@ def test_the_python_blocks_of_a_page_run(page: Path) -> None:
     namespace: dict[str, object] = {}
     for block in BLOCK.findall(page.read_text()):
         exec(compile(block, page.name, "exec"), namespace)
+
+
+SHELL = re.compile(r"^```bash( cluster)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+RANKS = SHELL.findall((ROOT / "docs" / "distributed.md").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("block", [block for tag, block in RANKS if not tag])
+def test_a_launch_line_for_one_machine_runs(block: str) -> None:
+    command = shlex.split(block.replace("python", sys.executable, 1))
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("block", [block for tag, block in RANKS if tag])
+def test_a_launch_line_for_a_cluster_names_options_and_files_that_exist(block: str) -> None:
+    _, _, line = block.replace("\\\n", " ").partition("torchrun ")
+    words = [word.replace("FIRST_MACHINE", "machine") for word in shlex.split(line)]
+    given = get_args_parser().parse_args(words)
+    script = ROOT / given.training_script
+    assert all(f'"{word}"' in script.read_text("utf-8") for word in given.training_script_args if word[:2] == "--")
 
 
 @pytest.mark.parametrize(
