@@ -50,6 +50,7 @@ class Inference:
         split: the number of the task's split.
         device: the device of the model.
         precision: `"bfloat16"` runs the model under autocast.
+        whole: gives the outputs of all rows of a single graph in an evaluation; None is one pass over the graph.
         ranks: the processes that share the work.
     """
 
@@ -61,9 +62,10 @@ class Inference:
         device: torch.device,
         precision: Literal["float32", "bfloat16"] = "float32",
         ranks: Ranks = ALONE,
+        whole: Callable[[nn.Module, Task], Tensor] | None = None,
     ) -> None:
         self.model, self.task, self.split, self.device, self.precision = model, task, split, device, precision
-        self.ranks = ranks
+        self.ranks, self.whole = ranks, whole
         self._prepared: dict[int, Any] = {}
 
     def predict(self, batch: Data) -> tuple[Tensor, Tensor]:
@@ -99,6 +101,11 @@ class Inference:
         prepare: Callable[..., Any] | None = getattr(self.model, "prepare", None)
         if self.task.over == "graphs" or prepare is None:
             return batch.edge_index
+        if batch.get("n_id") is not None:
+            raise ValueError(
+                f"model: {type(self.model).__name__} prepares the whole graph once, "
+                "and cannot be trained on sampled batches"
+            )
         # By the number of nodes: training may see fewer of them than validation and test do.
         if len(batch.x) not in self._prepared:
             self._prepared[len(batch.x)] = prepare(batch.x, batch.edge_index)
@@ -127,6 +134,8 @@ class Inference:
     def _evaluate_rows(self, parts: tuple[Part, ...]) -> dict[Part, tuple[float, float]]:
         """The parts of a single graph, which share one forward pass where they see the same nodes."""
         split = self.task.splits[self.split]
+        if self.whole is not None:
+            return self._evaluate_whole(parts)
         whole = tuple(part for part in parts if part != "train" or not self.task.unseen)
         found: dict[Part, tuple[float, float]] = {}
         if whole:
@@ -145,3 +154,20 @@ class Inference:
         output, target = self.ranks.gathered(output, target)
         loss = float(self.task.loss_function(output, target))
         return loss, self.task.metric_function([output.float().cpu()], [target.cpu()])
+
+    def _evaluate_whole(self, parts: tuple[Part, ...]) -> dict[Part, tuple[float, float]]:
+        """The parts of a single graph, from outputs that every rank has for all rows."""
+        assert self.whole is not None
+        split = self.task.splits[self.split]
+        found: dict[Part, tuple[float, float]] = {}
+        with self._autocast():
+            outputs = self.whole(self.model, self.task).to(self.device)
+        for part in parts:
+            if part == "train" and self.task.unseen:
+                found[part] = self._scores(*self.predict(next(self.ranks.batches(self.task, part, None, self.split))))
+                continue
+            rows = getattr(split, part)
+            output, target = outputs[rows.to(self.device)], self.task.graphs.y[rows].to(self.device)
+            loss = float(self.task.loss_function(output, target))
+            found[part] = loss, self.task.metric_function([output.float().cpu()], [target.cpu()])
+        return found

@@ -105,6 +105,8 @@ class Trainer:
         watcher: called after every epoch.
         ranks: the processes that share the training, see `sirgcn.scale`. A batch is then shared by all of them, so that
             their number changes nothing but the rounding and what dropout draws.
+        whole: gives the outputs of all rows of a single graph in an evaluation, as `sirgcn.scale.WholeGraph` does in a
+            bounded working set. None is one pass over the graph.
 
     >>> import torch
     >>> from sirgcn import SIRNet
@@ -129,6 +131,7 @@ class Trainer:
         should_stop: Callable[[], bool] = lambda: False,
         watcher: Watcher | None = None,
         ranks: Ranks = ALONE,
+        whole: Callable[[nn.Module, Task], Tensor] | None = None,
     ) -> None:
         config = read(TrainConfig, config, "config")
         self.model, self.task, self.config = model, task, config
@@ -150,7 +153,7 @@ class Trainer:
         self.needs_train_loss = falls_by_train or config.early_on == "train" or config.stop_loss > 0
         self.state = _State()
         self.best_weights: dict[str, Tensor] = {}
-        self.inference = Inference(model, task, self.split, self.device, config.precision, ranks)
+        self.inference = Inference(model, task, self.split, self.device, config.precision, ranks, whole)
         # The state of the generator before it drew the order of the epoch's batches, to draw the same order again.
         self.order = self.generator.get_state()
 
