@@ -1,6 +1,7 @@
 """The records of `results/model` as tables: the trials that chose the defaults, and what the defaults reach."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ def texts(results: str | Path) -> dict[str, str]:
     ['defaults: chemprop', 'defaults: reached', 'defaults: trials']
     """
     folder = Path(results) / FOLDER
-    made = {"trials": trials, "reached": reached, "chemprop": chemprop}
+    made: dict[str, Callable[[Any], Sheet | None]] = {"trials": trials, "reached": reached, "chemprop": chemprop}
     found = {}
     for name, table in made.items():
         path = folder / {"reached": "defaults.json"}.get(name, f"{name}.json")
