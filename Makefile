@@ -8,19 +8,29 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check docs bench results sanitize wheel clean
+.PHONY: help demo demo-paper test soak check docs bench results sanitize wheel clean
 
 help: ## list the targets
 	@echo "make <target>  [PYTHON=python3.12 for a new .venv] [JOBS=2 test processes] [ARGS=... for the tool]"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-# A small part of Tables 1 and 2, in the reduced form of the experiments. `make demo` again shows what is there.
-DEMO := --models GATv2 --models SIR-GCN --models GCN --models GIN --seeds 0 --reduced --jobs $(JOBS) \
+# The practitioner's road on a real graph that comes with the package.
+CORA := demo/cora/nodes.csv demo/cora/edges.csv
+
+demo: $(STAMP) ## train on a real graph, predict, explain a node, write a report
+	$(BIN)/sirgcn data example cora --out demo/cora
+	$(BIN)/sirgcn train $(CORA) --target topic --preset fast --out demo/model
+	$(BIN)/sirgcn predict demo/model $(CORA) --out demo/predictions.csv
+	$(BIN)/sirgcn explain demo/model $(CORA) --row P2000 --out demo/explanation.svg
+	@echo "The report is in demo/model/report.html, the explanation in demo/explanation.svg"
+
+# A small part of Tables 1 and 2, in the reduced form of the experiments. A second time it shows what is there.
+PAPER := --models GATv2 --models SIR-GCN --models GCN --models GIN --seeds 0 --reduced --jobs $(JOBS) \
 	--results demo/results --work demo/runs $(ARGS)
 
-demo: $(STAMP) ## reproduce a small part of the paper's Tables 1 and 2 and write a report
-	$(BIN)/sirgcn reproduce table1 --columns n=10 $(DEMO)
-	$(BIN)/sirgcn reproduce table2 --columns c=2 $(DEMO)
+demo-paper: $(STAMP) ## reproduce a small part of the paper's Tables 1 and 2 and write a report
+	$(BIN)/sirgcn reproduce table1 --columns n=10 $(PAPER)
+	$(BIN)/sirgcn reproduce table2 --columns c=2 $(PAPER)
 	$(BIN)/sirgcn results --results demo/results --write demo/report
 	@echo "The report is in demo/report/report.html"
 

@@ -47,6 +47,12 @@ def as_json(*arguments: str) -> Any:
     "command",
     [
         "",
+        "train",
+        "init",
+        "predict",
+        "evaluate",
+        "embed",
+        "compare",
         "reproduce",
         "search",
         "results",
@@ -407,7 +413,7 @@ def test_mistake_is_one_line_and_debug_shows_where() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["reproduce", "table9"], "table: expected one of 1, 2, 3, 4, 5, 6, 7, 8, got 9"),
+        (["reproduce", "table9"], "table: expected one of 1, 2, .*8, sinc_scores, sinc_unique_signature, got 9"),
         (["reproduce", "tabel3"], r"one of table1, .*table8, .*zinc, .*got 'tabel3'; did you mean table3\?"),
         (["reproduce", "zinc", "--models", "GCNN"], r"got 'GCNN'; did you mean GCN\?"),
         (["reproduce", "table3", "--columns", "zink"], r"got 'zink'; did you mean ZINC\?"),
@@ -425,6 +431,9 @@ def test_mistake_is_one_line_and_debug_shows_where() -> None:
         ),
         (["reproduce", "table3", "-m", "PNA", "-c", "WikiCS"], "one of SIR-GCN, .*GatedGCN, got PNA for WikiCS"),
         (["data", "describe", "zink"], "ZINC"),
+        (["data", "describe", "zinc", "--target", "y"], "--target: expected none for the name of a data set"),
+        (["data", "describe", "a.csv", "b.csv"], "a.csv: expected a file, there is none of this name"),
+        (["data", "describe", "a.csv", "b.csv", "c.csv", "d.csv"], "files: expected at most 3"),
         (["search", "zinc"], r"zinc: search: expected a section \[search\], got none"),
         (["search", "zink"], r"got 'zink'; did you mean zinc\?"),
         (["search", "table6"], r"expected a training with a section \[search\], got dictionary_lookup_runtime"),
@@ -435,20 +444,25 @@ def test_wrong_argument_is_refused_with_what_is_known(arguments: list[str], erro
         run(*arguments)
 
 
+def test_own_files_are_described(tmp_path: Path) -> None:
+    nodes, edges = tmp_path / "nodes.csv", tmp_path / "edges.csv"
+    nodes.write_text("id,size,label\n" + "".join(f"n{place},{place % 7},{'ab'[place % 2]}\n" for place in range(12)))
+    edges.write_text("source;target\nn0;n1\nn1;n2\n")
+    found = as_json("data", "describe", str(nodes), str(edges), "--target", "label", "--json")
+    assert found["inferred"]["edges.csv"] == "fields separated by semicolons"
+    assert found["labels"] == {"a": 6, "b": 6, "no label": 0}
+    code, text = run("data", "describe", str(nodes), str(edges), "--target", "label", "--level", "node")
+    assert code == 0
+    assert "WARNING: 9 of 12 nodes have no edge" in text
+    with pytest.raises(ValueError, match=r"target: expected a column .*did you mean label\?"):
+        run("data", "describe", str(nodes), str(edges), "--target", "lable")
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("2h", 7200), ("90m", 5400), ("1h30m", 5400), ("45s", 45), ("45", 45), ("0.5h", 1800)]
 )
 def test_budget_is_read(text: str, seconds: float) -> None:
     assert choose.seconds_of(text) == seconds
-
-
-@pytest.mark.parametrize(
-    ("former", "now"), [("train mine.toml --seeds 0", "sirgcn reproduce FILE.toml"), ("report out", "sirgcn results")]
-)
-def test_former_command_is_refused_with_the_one_to_type(former: str, now: str) -> None:
-    with pytest.raises(ValueError, match=rf"sirgcn {former.split()[0]}: there is no such command any more; .*{now}"):
-        run(*former.split())
-    assert f" {former.split()[0]} " not in run("--help")[1]
 
 
 def test_results_are_shown_written_and_given_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ sdist is installed without a compiler too. The dependencies are those of the env
 """
 
 import os
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -49,17 +50,17 @@ from sirgcn.engine.experiment import load, names
 from sirgcn.report import compare, load_claims, render_html
 
 assert {load(name).table for name in names()} - {None} == {*range(1, 9), "sinc_scores", "sinc_unique_signature"}
-assert len(load_claims()) == 8
+assert len(load_claims()) == 10
 assert "<html" in render_html(compare([]))
 print("forward and backward equal the reference;", "native: available" if native else ours[0])
 """
 
 
-def run(command: list[str], **env: str) -> str:
-    """Run a command without a compiler and return what it prints."""
+def run(command: list[str], folder: Path = Path("/"), **env: str) -> str:
+    """Run a command in a folder, without a compiler, and return what it prints."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SIRGCN_"))}
     clean |= {"CC": "/bin/false", "CXX": "/bin/false", "PATH": str(Path(command[0]).parent), **env}
-    done = subprocess.run(command, env=clean, cwd="/", capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=clean, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"failed: {' '.join(command)}\n{done.stdout}{done.stderr}")
     return done.stdout + done.stderr
@@ -100,6 +101,30 @@ def check_wheel(wheel: Path, folder: Path) -> None:
     (Path(site) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     works_with = "torch" if is_pure(wheel) else "native"
     print("wheel:", run([python, "-I", "-c", SMOKE, str(folder), works_with]).strip())
+    if not is_pure(wheel):
+        try_first_screen(folder)
+
+
+def first_screen() -> list[str]:
+    """The commands of the README's first block, as a stranger pastes them; the wheel is installed already."""
+    block = (ROOT / "README.md").read_text("utf-8").partition("```bash\n")[2].partition("```")[0]
+    lines = [line.partition("  #")[0].strip() for line in block.splitlines()]
+    installed, also = lines[0].split(" && ")
+    assert installed == "pip install sirgcn", installed
+    return [also, *lines[1:]]
+
+
+def try_first_screen(folder: Path) -> None:
+    """The README's first commands work, and leave a report and a prediction for every row."""
+    place = folder / "first_screen"
+    place.mkdir()
+    for line in first_screen():
+        command, *arguments = shlex.split(line)
+        run([str(folder / "bin" / command), *arguments], place)
+    predicted = (place / "predictions.csv").read_text("utf-8").splitlines()
+    assert len(predicted) == 2709, len(predicted)
+    assert "<html" in (place / "model" / "report.html").read_text("utf-8")
+    print("first screen:", "; ".join(first_screen()))
 
 
 def check_source(sdist: Path, folder: Path) -> None:

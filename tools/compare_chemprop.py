@@ -119,7 +119,9 @@ def main() -> None:
 
 
 def _record(name: str, split: int, found: dict[str, Any]) -> None:
-    known = json.loads(RECORD.read_text()) if RECORD.exists() else {"epochs": EPOCHS, "runs": {}}
+    known: dict[str, Any] = {"epochs": EPOCHS, "runs": {}}
+    if RECORD.exists():
+        known = json.loads(RECORD.read_text())
     known["runs"].setdefault(name, {}).setdefault(str(split), {}).update(found)
     RECORD.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(RECORD, (json.dumps(known, indent=1, sort_keys=True) + "\n").encode())

@@ -51,6 +51,16 @@ CHECKS = {
         ("-m", "tests.engine.corrupt", "--cases", "12000", "--seed", "1"),
         3600,
     ),
+    "folders": Check(
+        "500 bits flipped and 100 ends cut off in the files of a model's folder: none is loaded without an error",
+        ("-m", "tests.model.corrupt", "--flips", "500", "--truncations", "100", "--seed", "1"),
+        1800,
+    ),
+    "stream": Check(
+        "a million molecules predicted in less than 1.5 GB, killed 10 times: no row is lost, doubled or moved",
+        ("-m", "tests.model.stream", "--rows", "1000000", "--kills", "10"),
+        10800,
+    ),
     "kills": Check(
         "200 trainings killed at any point, 60 of them inside a write: each ends in the weights of the whole one",
         ("tests/engine/killed.py", "{folder}", "200", "60", "1"),

@@ -8,10 +8,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sirgcn.model.estimator import SIRClassifier, SIRRegressor, load
     from sirgcn.nn import SIRGCN, RandomFeatures, SIRConv, SIRNet, SIRReadout, VirtualNode, preset
     from sirgcn.ops import Neighbors, sir_aggregate, tiled_aggregate
 
 _ROOMS = {
+    "sirgcn.model.estimator": ("SIRClassifier", "SIRRegressor", "load"),
     "sirgcn.nn": ("SIRConv", "SIRGCN", "SIRNet", "SIRReadout", "VirtualNode", "RandomFeatures", "preset"),
     "sirgcn.ops": ("Neighbors", "sir_aggregate", "tiled_aggregate"),
 }
@@ -22,10 +24,13 @@ __all__ = [
     "SIRGCN",
     "Neighbors",
     "RandomFeatures",
+    "SIRClassifier",
     "SIRConv",
     "SIRNet",
     "SIRReadout",
+    "SIRRegressor",
     "VirtualNode",
+    "load",
     "preset",
     "sir_aggregate",
     "tiled_aggregate",

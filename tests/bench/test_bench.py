@@ -40,6 +40,7 @@ from sirgcn.data import load
 from sirgcn.engine.environment import environment
 from sirgcn.engine.timing import calls_per_sample, ratios, summary
 from sirgcn.nn import build_net, hetero_edge_count_preset
+from sirgcn.report.sheets import Fact
 
 TINY = Shape("molecules", 8, "tiny", functools.partial(molecules, graphs=3))
 ONCE = Effort(repeats=1, sample_seconds=0.0, run_seconds=0.0)
@@ -200,6 +201,18 @@ def test_scaling_gives_the_cost_per_edge() -> None:
     for _, _, figures in rows:
         expected = figures["seconds"]["median"] * 1e9 / 320
         assert figures["nanoseconds_per_edge"]["median"] == pytest.approx(expected)
+
+
+def test_the_clock_of_the_samples_is_an_option() -> None:
+    assert command.plan_of(command.parse([])).effort.clock == "wall"
+    assert command.plan_of(command.parse(["--clock", "cpu", "--repeats", "3"])).effort == Effort(3, 0.02, 0.6, "cpu")
+
+
+def test_a_run_of_some_parts_does_not_list_the_targets_of_others_as_missing() -> None:
+    path = ROOT / "results" / "bench" / "gated.jsonl"
+    (sheet,) = (found for found in sheets(read_results(path)) if found.title.startswith("Must reach"))
+    missing = [note.value for note in sheet.notes if isinstance(note, Fact) and note.label == "Not measured"]
+    assert not [text for text in missing if "Gated" not in text]
 
 
 def test_every_target_names_a_family_and_shapes_that_are_measured() -> None:

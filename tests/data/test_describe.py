@@ -180,7 +180,9 @@ def test_a_leak_into_lists_edges_and_graphs_is_found() -> None:
 def test_an_id_among_the_features_is_found() -> None:
     nodes, edges = drawn()
     order = np.random.default_rng(3).permutation(len(nodes)) + 1000
-    assert warnings(nodes.assign(number=order), edges) == ["column 'number' counts the rows: an id is no feature"]
+    assert warnings(nodes.assign(number=order), edges) == [
+        "column 'number' counts the rows: an id is no feature, name the others"
+    ]
 
 
 def test_the_same_node_in_two_parts_is_found() -> None:
@@ -266,3 +268,29 @@ def test_a_description_shows_what_was_inferred() -> None:
         "missing: city: 30",
     ):
         assert line in text
+
+
+def test_what_is_suspicious_in_a_user_s_tables_is_named_with_what_to_do() -> None:
+    rng = np.random.default_rng(0)
+    nodes = pd.DataFrame(
+        {
+            "id": range(60),
+            "size": rng.normal(size=60),
+            "same": 1.0,
+            "land": "Norway",
+            "number": rng.permutation(60) + 100.0,
+            "label": ["a", "b"] * 28 + ["rare"] * 4,
+        }
+    )
+    edges = pd.DataFrame({"source": [0, 1], "target": [1, 2], "weight": [2.0, 2.0]})
+    warnings = "\n".join(load_tables(nodes, edges, target="label").describe().warnings)
+    for expected in (
+        "57 of 60 nodes have no edge: are ids written alike in both tables?",
+        "of the nodes, 'same', 'land' has one value in all rows and says nothing: leave it out",
+        "of the edges, 'weight' has one value in all rows",
+        "classes with fewer than 5 rows cannot be learned and tested: 'rare' (4); join them or leave them out",
+        "column 'number' counts the rows: an id is no feature, name the others",
+    ):
+        assert expected in warnings
+    clean = load_tables(nodes[["id", "size", "label"]][:56], edges[["source", "target"]], target="label").describe()
+    assert not [text for text in clean.warnings if "one value" in text or "fewer than" in text]

@@ -1,6 +1,5 @@
 """Small models and tables, made by hand, for the tests of this room."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -45,6 +44,8 @@ def config_of(level: Any, schema: Schema, layers: int = 2, channels: int = 16, *
         options = {"pool": "mean"} | options
     if level == "edge":
         options = {"edge_scores": True} | options
+    if schema.graph_features:
+        options = {"graph_channels": schema.graph_features} | options
     options["edge_channels"] = schema.edge_vocabularies or schema.edge_features or None
     return NetConfig.of(schema.vocabularies or schema.features, channels, schema.outputs, layers, **options)
 
@@ -74,7 +75,7 @@ def with_statistics(network: nn.Module) -> nn.Module:
     return network.eval()
 
 
-def tables(nodes: int = 40, seed: int = 0) -> Mapping[str, pd.DataFrame]:
+def tables(nodes: int = 40, seed: int = 0) -> dict[str, Any]:
     """Nodes whose label is that of most neighbours' colour, and their edges."""
     generator = torch.Generator().manual_seed(seed)
     colours = torch.randint(0, 2, (nodes,), generator=generator)

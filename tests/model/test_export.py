@@ -39,6 +39,7 @@ PROGRAMS: dict[str, dict[str, Any]] = {
     "ensemble": {"level": "graph", "networks": 2, "schema": EDGES},
     "edge classes": {"level": "edge"},
     "edges with features": {"level": "edge", "schema": EDGES, "edge_encoder": "linear"},
+    "features of graphs": {"level": "graph", "schema": Schema(features=8, graph_features=5, outputs=3)},
     "virtual node": {"virtual_node": True, "encoder": "linear"},
     "gates and a context": {"gated": True, "context": "mean", "aggr": "sym"},
     "gcn": {"conv": "gcn"},
@@ -63,8 +64,11 @@ SCRIPTS: dict[str, dict[str, Any]] = PROGRAMS | {
     },
     "feed-forward": {"block": "skip", "encoder": "linear", "feed_forward": 2, "act": "gelu"},
     "feed-forward of GNN+": {
-        **{"block": "skip", "encoder": "linear", "feed_forward": 2},
-        **{"feed_forward_norm": "around", "conv_norm": False},
+        "block": "skip",
+        "encoder": "linear",
+        "feed_forward": 2,
+        "feed_forward_norm": "around",
+        "conv_norm": False,
     },
     **{f"jk {name}": {"block": "skip", "encoder": "linear", "jk": name} for name in ("cat", "max", "sum", "lstm")},
     "jk and pre_norm": {"block": "pre_norm", "encoder": "linear", "jk": "cat"},
@@ -84,28 +88,41 @@ SCRIPTS: dict[str, dict[str, Any]] = PROGRAMS | {
     "no residual, no activation": {"residual": False, "act": None, "norm": None},
     "random-walk encoding beside": {
         "schema": Schema(features=8, encodings=4, outputs=3),
-        **{"encoder": "linear", "positional": "random_walk", "pe_channels": 5, "pe_norm": True},
+        "encoder": "linear",
+        "positional": "random_walk",
+        "pe_channels": 5,
+        "pe_norm": True,
     },
     "laplacian encoding": {
         "schema": Schema(features=8, encodings=4, outputs=3),
-        **{"encoder": "linear", "positional": "laplacian"},
+        "encoder": "linear",
+        "positional": "laplacian",
     },
     "encoding of edges": {
         "schema": Schema(features=8, edge_features=4, edge_encodings=3, outputs=3),
-        **{"edge_encoder": "linear", "edge_pe_dim": 3},
+        "edge_encoder": "linear",
+        "edge_pe_dim": 3,
     },
     "encoding of categories of edges": {
         "schema": Schema(features=8, edge_vocabularies=(4, 2), edge_encodings=3, outputs=3),
         "edge_pe_dim": 3,
     },
     "head": {"level": "graph", "readout_layers": 2, "head_channels": (8, 6), "pool": "sum", "out_bias": False},
+    "features of graphs with a head": {
+        "level": "graph",
+        "schema": Schema(features=8, graph_features=5, outputs=3),
+        "head_channels": (8,),
+    },
     "head without readout": {"level": "graph", "readout_layers": 0, "head_channels": (8,), "head_norm": None},
     "atoms and bonds": {
         "level": "graph",
         "schema": Schema(
             vocabularies=(119, 5, 12, 12, 10, 6, 6, 2, 2), edge_vocabularies=(5, 6, 2), edge_encodings=0, outputs=3
         ),
-        **{"encoder": "atom", "edge_encoder": "bond", "virtual_node": True, "virtual_residual": True},
+        "encoder": "atom",
+        "edge_encoder": "bond",
+        "virtual_node": True,
+        "virtual_residual": True,
     },
 }
 del SCRIPTS["gcn"]
@@ -205,7 +222,9 @@ def test_a_script_runs_where_sirgcn_is_not_installed(tmp_path: Path) -> None:
 def test_a_script_has_no_code_from_the_names_of_a_model() -> None:
     model = small_model()
     evil = '"""\nimport os\nraise SystemExit(os.name)\n"""'
-    problem = model.problem.__class__(**vars(model.problem) | {"name": evil, "targets": (evil,), "classes": (evil,) * 3})
+    problem = model.problem.__class__(
+        **vars(model.problem) | {"name": evil, "targets": (evil,), "classes": (evil,) * 3}
+    )
     found: dict[str, Any] = {"__file__": "ejected.py", "__name__": "ejected"}
     # MessagePassing looks its module up by name.
     sys.modules["ejected"] = ModuleType("ejected")
@@ -228,8 +247,8 @@ def test_a_pt2_program_gives_the_outputs_of_the_model_for_any_sizes(options: dic
             torch.testing.assert_close(run(**inputs)[name].detach(), expected, rtol=1e-5, atol=1e-5)
 
 
-# Three models, because a conversion takes seconds.
-@pytest.mark.parametrize("case", ["node classes", "graph labels of categories", "gcn"])
+# Two models, because a conversion takes seconds.
+@pytest.mark.parametrize("case", ["graph labels of categories", "gcn"])
 def test_an_onnx_program_gives_the_outputs_of_the_model_for_any_sizes(case: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
@@ -271,7 +290,7 @@ def test_the_temperature_divides_the_logits(tmp_path: Path) -> None:
 def test_every_network_of_a_program_reads_what_it_was_trained_on(tmp_path: Path) -> None:
     schema = Schema(features=8, edge_features=4, outputs=3)
     steps = [Preparation(walks=5, edge_walks=True, normalise=True), Preparation(walks=3, edges=False)]
-    configs = [
+    configs: list[dict[str, Any]] = [
         {"edge_encoder": "linear", "positional": "random_walk", "pe_dim": 5, "edge_pe_dim": 5, "encoder": "linear"},
         {"positional": "random_walk", "pe_dim": 3, "encoder": "linear", "schema": Schema(features=8, outputs=3)},
     ]

@@ -309,7 +309,7 @@ def test_unknown_settings_are_refused_by_name(settings: dict[str, Any], said: st
 def test_settings_out_of_range_are_refused() -> None:
     for wrong in ({"preset": "quick"}, {"time_limit": -1.0}, {"seeds": 0}, {"seed": -1}):
         with pytest.raises(ConfigError):
-            FitSettings(**wrong)  # type: ignore[arg-type]
+            FitSettings(**wrong)
 
 
 def test_history_and_trials_are_json_values() -> None:

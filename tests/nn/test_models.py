@@ -168,7 +168,8 @@ SHEET: dict[str, tuple[int, int, int, str, str | None, tuple[float, float, float
 
 
 def test_every_row_of_the_sheet_is_a_preset() -> None:
-    assert set(PRESETS) == set(SHEET)
+    # Those of SINC-GCN's paper have a sheet of their own.
+    assert {name for name in PRESETS if not name.startswith("sinc/")} == set(SHEET)
 
 
 @pytest.mark.parametrize("name", SHEET)

@@ -8,7 +8,7 @@ import pytest
 from sirgcn.engine import records
 from sirgcn.engine.experiment import load, split_name
 from sirgcn.engine.plan import Run
-from sirgcn.report import collisions, compare, read_runs, render_docs, separation, tuned, write_docs
+from sirgcn.report import collisions, compare, defaults, read_runs, render_docs, separation, tuned, write_docs
 from sirgcn.strict import ConfigError
 from tests.report.fake import folder
 
@@ -21,10 +21,14 @@ MARKED = [page for page in PAGES if "<!-- results:" in page.read_text("utf-8")]
 def test_a_page_and_the_records_agree(page: Path) -> None:
     text = page.read_text("utf-8")
     results = ROOT / "results"
-    texts = tuned.texts([text], results) | {
-        "collisions": collisions.markdown(collisions.read_record(results)),
-        "separation": separation.markdown(separation.read_record(results)),
-    }
+    texts = (
+        tuned.texts([text], results)
+        | defaults.texts(results)
+        | {
+            "collisions": collisions.markdown(collisions.read_record(results)),
+            "separation": separation.markdown(separation.read_record(results)),
+        }
+    )
     found = render_docs(text, compare(read_runs(results)), texts)
     assert found == text, f"write it anew: sirgcn results --docs {page.relative_to(ROOT)}"
 

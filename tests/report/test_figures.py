@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sirgcn.report import compare
-from sirgcn.report.figures import Axis, growth
+from sirgcn.report.figures import growth
+from sirgcn.report.svg import Axis
 from tests.report.fake import run
 
 # From never to always on a log scale.

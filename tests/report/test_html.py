@@ -136,7 +136,7 @@ def test_the_page_renders_fetches_nothing_and_fits_its_screen(
     assert browser.errors == []
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert browser.evaluate("document.querySelectorAll('section.table').length") == 11
-    assert browser.evaluate("document.getElementById('shown').textContent") == "274 of 274 cells"
+    assert browser.evaluate("document.getElementById('shown').textContent") == "335 of 335 cells"
     colours = "['color', 'backgroundColor'].map(name => getComputedStyle(document.body)[name])"
     text, background = (sum(map(int, re.findall(r"\d+", colour))) for colour in browser.evaluate(colours))
     assert (text > background) == dark
@@ -187,7 +187,7 @@ def test_filters_hide_what_does_not_fit_and_reset_shows_it_again(browser: Browse
     choose(browser, "filter-model", "MLP")
     assert visible(browser, ".matrix tbody tr") == ["MLP"]
     assert set(visible(browser, ".series")) == {"MLP"}
-    assert browser.evaluate("document.getElementById('shown').textContent") == "5 of 274 cells"
+    assert browser.evaluate("document.getElementById('shown').textContent") == "5 of 335 cells"
     browser.evaluate("document.querySelector('[type=reset]').click()")
     browser.evaluate("new Promise(done => setTimeout(done, 20))")
     assert visible(browser, ".matrix tbody tr") == everything

@@ -1,6 +1,7 @@
 """Ranks of this machine: started, watched, restarted, stopped; and nothing listens to the outside."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -55,6 +56,23 @@ def test_no_process_stays_after_a_launch(tmp_path: Path) -> None:
     for file in tmp_path.iterdir():
         with pytest.raises(ProcessLookupError):
             os.kill(int(file.name), 0)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
+def test_no_rank_outlives_the_process_that_launched_it() -> None:
+    code = (
+        "from sirgcn.scale.launch import launch; from tests.scale import onranks;"
+        "launch(onranks.wait_after_a_word, 2, seconds=200)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+    ) as launcher:
+        assert launcher.stdout is not None
+        assert [launcher.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+        launcher.kill()
+        # The ranks hold the other end of the pipe: it is closed when the last of them has ended.
+        rest, _ = launcher.communicate(timeout=60)
+        assert rest == ""
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,14 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--repeats", type=int, help=f"samples of each peer; default: {QUICK.repeats}, with --full {FULL.repeats}"
     )
     parser.add_argument(
+        "--clock",
+        choices=("wall", "cpu"),
+        default="wall",
+        help="what is measured: the time on the wall, or the time that all threads of the process spend on the CPU, "
+        "which other work on the machine changes less; OMP_WAIT_POLICY=PASSIVE keeps threads that wait out of it; "
+        "default: %(default)s",
+    )
+    parser.add_argument(
         "--output", type=Path, help="the file of records; default: bench-results/quick.jsonl, with --full full.jsonl"
     )
     parser.add_argument("--fresh", action="store_true", help="begin a new run and do not continue the last one")
@@ -125,8 +133,8 @@ def render(path: Path, page: Path | None) -> None:
 def plan_of(args: argparse.Namespace) -> Plan:
     """What the options ask to measure."""
     effort = FULL if args.full else QUICK
-    if args.repeats is not None:
-        effort = Effort(args.repeats, effort.sample_seconds, effort.run_seconds)
+    repeats = effort.repeats if args.repeats is None else args.repeats
+    effort = Effort(repeats, effort.sample_seconds, effort.run_seconds, args.clock)
     shapes = args.shapes or (SHAPES if args.full else DRAWN)
     families = None if args.peers is None else tuple(args.peers)
     chosen = tuple(SHAPES[name] for name in shapes)

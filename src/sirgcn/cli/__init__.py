@@ -10,9 +10,13 @@ import typer
 
 from sirgcn.cli import data, shows, train, use
 from sirgcn.cli.compare import compare
+from sirgcn.cli.explain import explain
+from sirgcn.cli.export import export
+from sirgcn.cli.report import report
 from sirgcn.cli.reproduce import reproduce
 from sirgcn.cli.search import search
 from sirgcn.cli.shared import err
+from sirgcn.cli.tune import tune
 
 app = typer.Typer(
     help="Contextualised messages on graphs: SIR-GCN. Trains on your own graphs, and reruns the paper's tables.",
@@ -26,7 +30,11 @@ app.command()(train.init)
 app.command()(use.predict)
 app.command()(use.evaluate)
 app.command()(use.embed)
+app.command()(explain)
+app.command()(export)
 app.command()(compare)
+app.command()(tune)
+app.command()(report)
 app.command()(reproduce)
 app.command()(search)
 app.command()(shows.results)

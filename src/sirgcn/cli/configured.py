@@ -12,11 +12,13 @@ from sirgcn.cli.choose import seconds_of
 if TYPE_CHECKING:
     from sirgcn.data import Task
 
-FIT = ("preset", "time_limit", "seeds", "seed", "network", "train")
+FIT = ("preset", "time_limit", "seeds", "seed", "candidate", "network", "train")
 """The keys of the section [train] that are settings of the fit."""
 
 # What `load_tables` takes and a file cannot say: a run that skips rows says so itself.
 _NOT_IN_A_FILE = ("on_error", "dropped", "max_unpacked")
+# What `sirgcn tune` finds.
+_SEARCHED = ("candidate", "network", "train")
 _TABLES = ("nodes", "edges", "graphs")
 
 
@@ -166,6 +168,7 @@ def as_toml(asked: Asked, notes: Mapping[str, str], columns: Sequence[str]) -> s
         "",
         "[train]",
         f"preset = {_toml(asked.fit.get('preset', 'good'))}  # fast, good or best",
+        *(f"{name} = {_toml(asked.fit[name])}" for name in _SEARCHED if name in asked.fit),
         '# time_limit = "10m"',
         "# seeds = 3  # networks whose predictions are averaged",
         "# controls = false  # leaves out the models that the network is compared with",

@@ -1,12 +1,16 @@
 """`sirgcn data`: list and describe data sets, download and check their files."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from sirgcn.cli.shared import AsJson, Root, out, show
+
+FILES = ("nodes", "edges", "graphs")
+"""What the files on the command line hold, in their order."""
 
 app = typer.Typer(help="List and describe data sets, download and check their files.", no_args_is_help=True)
 
@@ -29,23 +33,68 @@ def data_list(data: Root = None, as_json: AsJson = False) -> None:
 
 @app.command("describe")
 def data_describe(
-    name: Annotated[str, typer.Argument(help="The name of a data set; see `sirgcn data list`.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME | FILE...",
+            help="The name of a data set, or your own files: nodes, edges and graphs in this order, or molecules.",
+        ),
+    ],
     data: Root = None,
     as_json: AsJson = False,
+    target: Annotated[list[str] | None, typer.Option(help="The column of the targets, of your own files.")] = None,
+    level: Annotated[str | None, typer.Option(help="What a target belongs to: node, edge or graph.")] = None,
+    split: Annotated[str | None, typer.Option(help="The column with train, val and test.")] = None,
 ) -> None:
-    """Describe a data set: schema, degrees, labels, homophily, missing values, warnings.
+    """Describe a data set or your own files: what was understood, sizes, labels, and what looks suspicious.
 
-    Example:
+    Examples:
 
         sirgcn data describe dictionary_lookup
-    """
-    from sirgcn.data.sets.catalog import load
 
-    description = load(name, data).describe()
+        sirgcn data describe nodes.csv edges.csv --target label
+    """
+    if len(names) == 1 and not is_file(names[0]):
+        from sirgcn.data.sets.catalog import load
+
+        refuse_options({"--target": target, "--level": level, "--split": split})
+        description = load(names[0], data).describe()
+    else:
+        description = describe_files(names, target or (), level, split)
     if as_json:
         print(json.dumps(description.to_dict()))
     else:
         out.print(str(description), markup=False, highlight=False)
+
+
+def is_file(name: str) -> bool:
+    """Whether an argument is a file and not the name of a data set, which has no ending and no folder.
+
+    >>> is_file("nodes.csv"), is_file("Cora")
+    (True, False)
+    """
+    return Path(name).is_file() or bool(Path(name).suffix) or "/" in name
+
+
+def refuse_options(given: dict[str, Any]) -> None:
+    """Refuse options that only files have."""
+    for name, value in given.items():
+        if value:
+            raise ValueError(f"{name}: expected none for the name of a data set, whose columns are known; got {value}")
+
+
+def describe_files(names: Sequence[str], target: Sequence[str], level: str | None, split: str | None) -> Any:
+    """The description of the user's own files, read as `load_tables` reads them."""
+    from sirgcn.data import load_tables
+
+    if len(names) > len(FILES):
+        raise ValueError(f"files: expected at most {len(FILES)} ({', '.join(FILES)}), got {len(names)}")
+    missing = [name for name in names if not Path(name).is_file()]
+    if missing:
+        raise ValueError(f"{missing[0]}: expected a file, there is none of this name")
+    tables: dict[str, Any] = dict(zip(FILES, names, strict=False))
+    tables |= {"target": target, "level": level, "split": split}
+    return load_tables(**tables).describe()
 
 
 @app.command("fetch")

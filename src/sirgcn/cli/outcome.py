@@ -12,6 +12,19 @@ def print_scores(scores: Mapping[str, Mapping[str, Any]]) -> None:
     show(("metric", "value", "95 % interval"), rows, as_json=False)
 
 
+def print_controls(evaluation: Mapping[str, Any]) -> None:
+    """Print the controls beside the model, by the metric of the task."""
+    metric = evaluation["metric"]
+    rows = [("this model", number(evaluation["scores"][metric]["value"]), interval(evaluation["scores"][metric]))]
+    for control in evaluation.get("controls") or ():
+        entry = control["scores"].get(metric)
+        rows.append(
+            (control["title"], *((number(entry["value"]), interval(entry)) if entry else ("-", control["note"])))
+        )
+    if len(rows) > 1:
+        show(("beside it", metric, "95 % interval"), rows, as_json=False)
+
+
 def interval(entry: Mapping[str, Any]) -> str:
     """The ends of an interval in words.
 

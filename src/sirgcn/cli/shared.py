@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +35,16 @@ def count(number: int, noun: str) -> str:
     '2 runs'
     """
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Say, where somebody stops a command, that the same command goes on. The exit code of an interrupt stays."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("stopped; the same command goes on from here", soft_wrap=True)
+        raise
 
 
 def show(head: tuple[str, ...], rows: list[tuple[Any, ...]], as_json: bool) -> None:

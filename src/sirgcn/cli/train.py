@@ -11,26 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sirgcn.cli import configured
-from sirgcn.cli.outcome import print_lines, print_scores
-from sirgcn.cli.shared import AsJson, err, out
+from sirgcn.cli.outcome import print_controls, print_lines, print_scores
+from sirgcn.cli.shared import err, out, resumable
 
 if TYPE_CHECKING:
     from sirgcn.data import Task
     from sirgcn.model import Model
 
-Files = Annotated[
-    list[Path], typer.Argument(metavar="FILES", help="nodes.csv edges.csv, or molecules.csv, or config.toml.")
-]
-Target = Annotated[
-    list[str] | None, typer.Option("--target", "-t", help="The column to predict. Repeat it for several.")
-]
-Out = Annotated[Path, typer.Option("--out", "-o", help="The folder of the model.")]
-GraphsFile = Annotated[Path | None, typer.Option("--graphs", help="A table with one row per graph.")]
-Preset = Annotated[str | None, typer.Option("--preset", help="fast, good or best. Default: good.")]
-TimeLimit = Annotated[str | None, typer.Option("--time-limit", help="For all trainings together, such as 10m.")]
-Seeds = Annotated[int | None, typer.Option("--seeds", min=1, help="How many networks are averaged.")]
-SplitColumn = Annotated[str | None, typer.Option("--split", help="The column with train, val, test.")]
-NoControls = Annotated[bool, typer.Option("--no-controls", help="Do not fit simple models to compare with.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="nodes edges, or molecules, or config.toml.")]
+Target = Annotated[list[str] | None, typer.Option("--target", "-t", metavar="COL", help="What to predict; repeatable.")]
+Out = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the model.")]
+GraphsFile = Annotated[Path | None, typer.Option("--graphs", metavar="FILE", help="A table with a row for each graph.")]
+Preset = Annotated[str | None, typer.Option("--preset", metavar="NAME", help="fast, good (default) or best.")]
+TimeLimit = Annotated[str | None, typer.Option("--time-limit", metavar="TIME", help="For all trainings, such as 10m.")]
+Seeds = Annotated[int | None, typer.Option("--seeds", metavar="N", help="How many networks are averaged.")]
+SplitColumn = Annotated[str | None, typer.Option("--split", metavar="COL", help="It holds train, val, test.")]
+MetricName = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="What to choose by, such as f1.")]
+NoControls = Annotated[bool, typer.Option("--no-controls", help="Fit no simple models beside it.")]
+ShortJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 
 
 def train(
@@ -42,21 +40,20 @@ def train(
     time_limit: TimeLimit = None,
     seeds: Seeds = None,
     split: SplitColumn = None,
+    metric: MetricName = None,
     no_controls: NoControls = False,
-    as_json: AsJson = False,
+    as_json: ShortJson = False,
 ) -> None:
-    """Train a model on your own files: CSV, Parquet or a config.toml of sirgcn init.
-
-    The same command goes on where it was stopped.
+    """Train on your own tables. The same command goes on where it was stopped.
 
     Example: sirgcn train nodes.csv edges.csv --target label --out model
     """
     configured.refuse_experiments(files)
     if configured.is_config(files):
         asked = configured.from_toml(files[0])
-        _refuse_beside_config(target, graphs, split)
+        _refuse_beside_config(target, graphs, split, metric)
     else:
-        asked = configured.from_files(files, graphs, target=target, split=split)
+        asked = configured.from_files(files, graphs, target=target, split=split, metric=metric)
     fit: dict[str, Any] = {"preset": preset, "seeds": seeds}
     if time_limit is not None:
         fit["time_limit"] = configured.time_of(time_limit, "--time-limit")
@@ -65,8 +62,8 @@ def train(
     _train(asked, out_, as_json)
 
 
-def _refuse_beside_config(target: list[str] | None, graphs: Path | None, split: str | None) -> None:
-    for name, value in (("--target", target), ("--graphs", graphs), ("--split", split)):
+def _refuse_beside_config(target: list[str] | None, graphs: Path | None, split: str | None, metric: str | None) -> None:
+    for name, value in (("--target", target), ("--graphs", graphs), ("--split", split), ("--metric", metric)):
         if value:
             raise ValueError(f"{name}: expected it in the section [data] of the file, got it as an option, too")
 
@@ -79,7 +76,7 @@ def _train(asked: configured.Asked, folder: Path, as_json: bool) -> None:
 
     check_place(folder)
     settings = FitSettings(**asked.fit)
-    with Watching() as watcher:
+    with resumable(), Watching() as watcher:
         watcher.say("reading the tables")
         task = asked.task()
         _tell(task)
@@ -94,7 +91,7 @@ def _tell(task: "Task") -> None:
     targets = ", ".join(task.details["preprocessing"].targets)
     sizes = ", ".join(f"{found.sizes[name]:,} {name}" for name in ("graphs", "nodes", "edges"))
     lines = [f"{found.name}: {sizes}; predicts {targets} of every {task.level}, measured by {task.metric}"]
-    blocks = {
+    blocks: dict[str, Mapping[str, Any]] = {
         "inferred": found.inferred,
         "columns": found.columns,
         "left out": found.left_out,
@@ -127,14 +124,16 @@ def _show(model: "Model", folder: Path, as_json: bool) -> None:
         print_lines("there is no test part, so the model has no score")
     else:
         print_scores(evaluation["scores"])
+        print_controls(evaluation)
+        print_lines(*filter(None, [evaluation.get("sentence")]))
     print_lines(f"model: {folder}", f"report: {folder / 'report.html'}")
 
 
 def result_of(model: "Model") -> dict[str, Any]:
     """The result of a training as JSON values."""
-    about = model.about
-    found = {"task": model.problem.name, "metric": model.problem.metric, "sentence": about.get("sentence")}
-    return found | {name: about[name] for name in ("evaluation", "controls") if name in about}
+    evaluation = model.about.get("evaluation", {})
+    found = {"task": model.problem.name, "metric": model.problem.metric, "networks": len(model.members)}
+    return found | {name: evaluation.get(name) for name in ("sentence", "rows", "scores", "controls")}
 
 
 def init(
@@ -144,7 +143,7 @@ def init(
     graphs: GraphsFile = None,
     split: SplitColumn = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
-    as_json: AsJson = False,
+    as_json: ShortJson = False,
 ) -> None:
     """Look at your files, and write a config.toml for sirgcn train that you can change.
 

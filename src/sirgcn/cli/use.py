@@ -8,44 +8,46 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from sirgcn.cli.outcome import print_lines, print_scores
-from sirgcn.cli.shared import AsJson, count, err
+from sirgcn.cli.shared import count, err, resumable
 
 if TYPE_CHECKING:
     from sirgcn.data.tables import Inputs
 
-Folder = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model, from sirgcn train.")]
-Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="nodes.csv edges.csv, or molecules.csv.")]
-GraphsFile = Annotated[Path | None, typer.Option("--graphs", help="A table with one row per graph.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at a bad row or an unknown category.")]
+Folder = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="nodes edges, or molecules.")]
+GraphsFile = Annotated[Path | None, typer.Option("--graphs", metavar="FILE", help="A table with a row for each graph.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at a bad row or unknown category.")]
 Known = Annotated[
-    list[Path] | None,
-    typer.Option("--known", help="nodes.csv, and again edges.csv, of the graph that the new nodes join."),
+    list[Path] | None, typer.Option("--known", metavar="FILE", help="Twice: the graph that new nodes join.")
 ]
+OutFile = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="It ends in .csv or .parquet.")]
+Level = Annotated[float | None, typer.Option("--level", metavar="0.9", help="Add sets or intervals.")]
+ShortJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 
 
 def predict(
     model: Folder,
     files: Files,
-    out: Annotated[Path, typer.Option("--out", "-o", help="A .csv or .parquet file.")] = Path("predictions.csv"),
-    level: Annotated[float | None, typer.Option("--level", help="Add sets or intervals of this level: 0.9.")] = None,
+    out: OutFile = Path("predictions.csv"),
+    level: Level = None,
     graphs: GraphsFile = None,
     known: Known = None,
     strict: Strict = False,
-    as_json: AsJson = False,
+    as_json: ShortJson = False,
 ) -> None:
     """Predict for new files: one row for each row of the input.
 
-    Bad rows are left out and written to a file beside the predictions. A stopped prediction of molecules
-    or many graphs goes on when the same command is typed again.
+    Bad rows go to a file beside it. A stopped prediction of molecules goes on.
 
-    Example: sirgcn predict model new_nodes.csv new_edges.csv --out predictions.csv
+    Example: sirgcn predict model nodes.csv edges.csv --out predictions.csv
     """
     from sirgcn.model.folder import load
     from sirgcn.model.streaming import predict_files
 
     _check(files, graphs, known)
     tables = _tables(files, graphs, known)
-    found = predict_files(load(model), tables, out, level=level, strict=strict, say=_say)
+    with resumable():
+        found = predict_files(load(model), tables, out, level=level, strict=strict, say=_say)
     if as_json:
         print(json.dumps({"predictions": str(out), **found.to_dict()}))
         return
@@ -57,12 +59,12 @@ def evaluate(
     model: Folder,
     files: Files,
     part: Annotated[
-        Literal["all", "test"], typer.Option("--part", help="All labelled rows, or those of the test part of training.")
+        Literal["all", "test"], typer.Option("--part", help="All labelled rows, or the test part.")
     ] = "all",
-    level: Annotated[float, typer.Option("--level", help="The level of sets or intervals.")] = 0.9,
+    level: Annotated[float, typer.Option("--level", metavar="0.9", help="Of sets or intervals.")] = 0.9,
     graphs: GraphsFile = None,
     strict: Strict = False,
-    as_json: AsJson = False,
+    as_json: ShortJson = False,
 ) -> None:
     """Score a model on files with the target: several metrics with intervals.
 
@@ -85,10 +87,10 @@ def evaluate(
 def embed(
     model: Folder,
     files: Files,
-    out: Annotated[Path, typer.Option("--out", "-o", help="A .csv or .parquet file.")] = Path("embeddings.csv"),
+    out: OutFile = Path("embeddings.csv"),
     graphs: GraphsFile = None,
     strict: Strict = False,
-    as_json: AsJson = False,
+    as_json: ShortJson = False,
 ) -> None:
     """Write the embedding of every row: what the last layer of the networks reads.
 

@@ -24,7 +24,7 @@ from sirgcn.data.sets import (
     verify,
 )
 from sirgcn.data.splits import Split
-from sirgcn.data.tables import Inputs, Preprocessing, apply_tables, load_tables
+from sirgcn.data.tables import Chunk, Inputs, Preprocessing, apply_tables, load_tables, stream_tables
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError
 
@@ -33,6 +33,7 @@ __all__ = [
     "ENCODINGS",
     "LOSSES",
     "METRICS",
+    "Chunk",
     "DataError",
     "Dataset",
     "Description",
@@ -56,6 +57,7 @@ __all__ = [
     "pattern_task",
     "split_from_ids",
     "split_to_ids",
+    "stream_tables",
     "superpixel_task",
     "unique_signature",
     "unique_signature_task",

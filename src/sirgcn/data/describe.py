@@ -20,6 +20,12 @@ from sirgcn.data.splits import PARTS
 # If one class has at least this share, a model that always predicts it has an accuracy that is hard to beat.
 UNBALANCED = 0.9
 
+# A class needs at least this many rows to be in all three parts.
+FEWEST = 5
+
+# With fewer labels than this, all classes are small, and the user knows.
+MOST_TOY = 50
+
 # A description lists this many columns or classes, and counts the others.
 MOST_SHOWN = 20
 
@@ -122,6 +128,29 @@ def describe(task: TaskLike) -> Description:
     )
 
 
+def in_short(task: TaskLike) -> str:
+    """Return what a task is in four lines."""
+    graphs, schema, split = task.graphs, task.schema, task.splits[0]
+    many = f"{graphs.num_graphs:,} graphs, " if graphs.num_graphs > 1 else ""
+    what = "numbers" if graphs.y.is_floating_point() else f"{schema.outputs} classes"
+    widths = {
+        "features of nodes": schema.features,
+        "columns of categories of nodes": len(schema.vocabularies),
+        "features of edges": schema.edge_features,
+        "columns of categories of edges": len(schema.edge_vocabularies),
+        "features of graphs": schema.graph_features,
+    }
+    inputs = ", ".join(f"{width:,} {name}" for name, width in widths.items() if width)
+    parts = " / ".join(f"{len(getattr(split, part)):,}" for part in PARTS)
+    more = f" (the first of {len(task.splits)} splits)" if len(task.splits) > 1 else ""
+    return (
+        f"Task({task.name!r}: {many}{graphs.num_nodes:,} nodes, {graphs.num_edges:,} edges,\n"
+        f"     {what} of {task.level}s, {task.loss}, {task.metric},\n"
+        f"     {inputs},\n"
+        f"     train / val / test: {parts} {task.over}{more})"
+    )
+
+
 def _classes(task: TaskLike) -> Tensor | None:
     """Return the targets as classes, -1 without a label; None if targets are numbers, or if a row has several."""
     y = task.graphs.y
@@ -197,13 +226,15 @@ def _warnings(
     if graphs.num_edges == 0:
         found.append("there is no edge")
     elif degrees["isolated"] > graphs.num_nodes / 2:
-        found.append(f"{degrees['isolated']:,.0f} of {graphs.num_nodes:,} nodes have no edge")
+        remedy = "are ids written alike in both tables?"
+        found.append(f"{degrees['isolated']:,.0f} of {graphs.num_nodes:,} nodes have no edge: {remedy}")
     if edges["dropped rows"]:
         found.append(f"{edges['dropped rows']:,} rows were dropped")
     for column, count in details.get("unseen", {}).items():
         found.append(f"column {column!r} has {count:,} values outside training that training does not have")
     found += [f"column {column!r}: {doubts}" for column, doubts in details.get("doubts", {}).items()]
     found += _look_alikes(task)
+    found += _constants(task)
     if classes is not None:
         found += _class_warnings(task, classes, labels)
     return found + find_leaks(task, classes)
@@ -235,6 +266,7 @@ def _class_warnings(task: TaskLike, classes: Tensor, labels: Mapping[str, Any]) 
     found = _majority_warning(task, counts)
     if task.over == "graphs" and task.level != "graph":
         return found
+    found += _tiny_classes(counts)
     names = list(counts)
     labelled = set(classes[classes >= 0].tolist())
     for number, split in enumerate(task.splits):
@@ -243,6 +275,37 @@ def _class_warnings(task: TaskLike, classes: Tensor, labels: Mapping[str, Any]) 
             where = f" of split {number}" if len(task.splits) > 1 else ""
             found.append(f"training{where} has no {', '.join(map(repr, absent[:MOST_SHOWN]))}")
     return found
+
+
+def _constants(task: TaskLike) -> list[str]:
+    """Warn of columns of a user's tables that have the same value in all rows."""
+    tables = {"node": task.graphs.x, "edge": task.graphs.edge_attr, "graph": task.graphs.graph_attr}
+    found = []
+    for table, columns in task.details.get("columns", {}).items():
+        inputs = tables[table]
+        if inputs is None or len(inputs) < 2:
+            continue
+        is_same = (inputs == inputs[:1]).all(0)
+        same = [column.name for column in columns if bool(is_same[column.first : column.first + column.width].all())]
+        if same:
+            names = ", ".join(map(repr, same[:MOST_SHOWN])) + (", ..." if len(same) > MOST_SHOWN else "")
+            found.append(f"of the {table}s, {names} has one value in all rows and says nothing: leave it out")
+    return found
+
+
+def _tiny_classes(counts: Mapping[str, int]) -> list[str]:
+    """Warn of classes with too few rows for a training, a validation and a test part."""
+    tiny = [f"{name!r} ({count:,})" for name, count in counts.items() if 0 < count < FEWEST]
+    if sum(counts.values()) < MOST_TOY:
+        return []
+    shown = ", ".join(tiny[:MOST_SHOWN]) + (", ..." if len(tiny) > MOST_SHOWN else "")
+    return (
+        []
+        if not tiny
+        else [
+            f"classes with fewer than {FEWEST} rows cannot be learned and tested: {shown}; join them or leave them out"
+        ]
+    )
 
 
 def _majority_warning(task: TaskLike, counts: Mapping[str, int]) -> list[str]:

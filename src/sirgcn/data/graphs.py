@@ -118,6 +118,11 @@ class Graphs:
     def __len__(self) -> int:
         return self.num_graphs
 
+    def __repr__(self) -> str:
+        """Return the shapes, not the values, which would fill a screen."""
+        shapes = ", ".join(f"{name}={list(tensor.shape)}" for name, tensor in self.tensors().items())
+        return f"Graphs({shapes}, level={self.level!r})"
+
     def __getitem__(self, index: int) -> Data:
         """Return one graph with its nodes numbered from 0."""
         index = read(int, index, "graph")

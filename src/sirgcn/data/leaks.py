@@ -39,7 +39,7 @@ def find_leaks(task: TaskLike, labels: Tensor | None) -> list[str]:
             if _gives_away(values, rows, y, labels is not None):
                 found.append(f"column {name} determines the target: is it known before the target is?")
             if task.level != "graph" and _counts_up(values):
-                found.append(f"column {name} counts the rows: an id is no feature")
+                found.append(f"column {name} counts the rows: an id is no feature, name the others")
     return found + _twins(task)
 
 
@@ -131,7 +131,8 @@ def _follows(values: Floats, y: Any) -> bool:
     # Few different values rise with a target by chance.
     if different < MOSTLY * len(values):
         return False
-    return _is_linear(pd.Series(values).rank().to_numpy(), pd.Series(y).rank().to_numpy())
+    one, other = (np.asarray(pd.Series(numbers).rank(), dtype=np.float64) for numbers in (values, y))
+    return _is_linear(one, other)
 
 
 def _is_linear(values: Floats, y: Any) -> bool:

@@ -15,21 +15,21 @@ _MISC: Any = object()
 _ATOM: tuple[tuple[Callable[[Any], Any], tuple[Any, ...]], ...] = (
     (lambda atom: atom.GetAtomicNum(), (*range(1, 119), _MISC)),
     (
-        lambda atom: str(atom.GetChiralTag()),
+        lambda atom: atom.GetChiralTag(),
         ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER", _MISC),
     ),
     (lambda atom: atom.GetTotalDegree(), (*range(11), _MISC)),
     (lambda atom: atom.GetFormalCharge(), (*range(-5, 6), _MISC)),
     (lambda atom: atom.GetTotalNumHs(), (*range(9), _MISC)),
     (lambda atom: atom.GetNumRadicalElectrons(), (*range(5), _MISC)),
-    (lambda atom: str(atom.GetHybridization()), ("SP", "SP2", "SP3", "SP3D", "SP3D2", _MISC)),
+    (lambda atom: atom.GetHybridization(), ("SP", "SP2", "SP3", "SP3D", "SP3D2", _MISC)),
     (lambda atom: atom.GetIsAromatic(), (False, True)),
     (lambda atom: atom.IsInRing(), (False, True)),
 )
 _BOND: tuple[tuple[Callable[[Any], Any], tuple[Any, ...]], ...] = (
-    (lambda bond: str(bond.GetBondType()), ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC", _MISC)),
+    (lambda bond: bond.GetBondType(), ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC", _MISC)),
     (
-        lambda bond: str(bond.GetStereo()),
+        lambda bond: bond.GetStereo(),
         ("STEREONONE", "STEREOZ", "STEREOE", "STEREOCIS", "STEREOTRANS", "STEREOANY"),
     ),
     (lambda bond: bond.GetIsConjugated(), (False, True)),
@@ -41,15 +41,33 @@ ATOM_VOCABULARIES = tuple(len(values) for _, values in _ATOM)
 BOND_VOCABULARIES = tuple(len(values) for _, values in _BOND)
 """The sizes of the three vocabularies of bonds."""
 
-# A value outside a vocabulary counts as its last entry.
-_PLACES = {
-    rules: [({value: place for place, value in enumerate(values)}, len(values) - 1) for _, values in rules]
-    for rules in (_ATOM, _BOND)
-}
+
+class _Places(dict[Any, int]):
+    """The place of each value in a vocabulary. A value outside it counts as its last entry.
+
+    An enumeration of RDKit is found by its name once and then by its value, because the text of one takes longer than
+    reading all else of an atom.
+    """
+
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.known = {value: place for place, value in enumerate(values)}
+        self.last = len(values) - 1
+        self.are_names = isinstance(values[0], str)
+
+    def __missing__(self, value: Any) -> int:
+        found = self.known.get(str(value) if self.are_names else value, self.last)
+        self[value] = found
+        return found
 
 
-def _categories(rules: Any, item: Any) -> list[int]:
-    return [places.get(read(item), last) for (read, _), (places, last) in zip(rules, _PLACES[rules], strict=True)]
+_PLACES = {rules: [(read, _Places(values)) for read, values in rules] for rules in (_ATOM, _BOND)}
+
+
+def _categories(rules: Any, items: Any) -> Ints:
+    """Return the categories of atoms or of bonds, int64 `[items, rules]`."""
+    columns = [[places[read(item)] for item in items] for read, places in _PLACES[rules]]
+    return np.array(columns, dtype=np.int64).T
 
 
 def has_rdkit() -> bool:
@@ -68,12 +86,20 @@ def molecule(smiles: str) -> tuple[Ints, Ints, Ints] | None:
         found: Any = Chem.MolFromSmiles(smiles)
     if found is None or found.GetNumAtoms() == 0:
         return None
-    atoms = np.array([_categories(_ATOM, atom) for atom in found.GetAtoms()], dtype=np.int64)
+    atoms = np.ascontiguousarray(_categories(_ATOM, list(found.GetAtoms())))
     bonds = list(found.GetBonds())
     ends = np.array([(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds], dtype=np.int64).reshape(-1, 2)
-    categories = np.array([_categories(_BOND, bond) for bond in bonds], dtype=np.int64).reshape(-1, len(_BOND))
     both = np.stack([ends, ends[:, ::-1]], axis=1).reshape(-1, 2).T
-    return atoms, both, categories.repeat(2, axis=0)
+    return atoms, both, _categories(_BOND, bonds).repeat(2, axis=0)
+
+
+def is_molecule(smiles: str) -> bool:
+    """Return whether RDKit reads a text as a molecule with an atom."""
+    from rdkit import Chem, rdBase
+
+    with rdBase.BlockLogs():
+        found: Any = Chem.MolFromSmiles(smiles)
+    return found is not None and found.GetNumAtoms() > 0
 
 
 def murcko_scaffold(smiles: str) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from sirgcn.data.describe import Description, describe
+from sirgcn.data.describe import Description, describe, in_short
 from sirgcn.data.graphs import Graphs, Level
 from sirgcn.data.losses import LOSSES, Loss
 from sirgcn.data.metrics import METRICS, Metric
@@ -58,6 +58,10 @@ class Task:
     def __post_init__(self) -> None:
         check_fields(self)
         _check(self)
+
+    def __repr__(self) -> str:
+        """Return the task in a few lines; `describe` says more."""
+        return in_short(self) if self.splits else f"Task({self.name!r})"
 
     @property
     def level(self) -> Level:

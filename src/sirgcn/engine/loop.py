@@ -337,8 +337,8 @@ class Trainer:
 
     def _rest_of_epoch(self) -> Iterator[Data]:
         self.generator.set_state(self.order)
-        found = "train", self.config.batch_size, self.split, self.generator, self.state.step
-        return self.ranks.batches(self.task, *found)
+        size, start = self.config.batch_size, self.state.step
+        return self.ranks.batches(self.task, "train", size, self.split, self.generator, start)
 
     def _refuse(self, what: str, step: str | None = None) -> None:
         step = step or f"step {self.state.step + 1}"

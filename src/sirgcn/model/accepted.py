@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from scipy.sparse import issparse
 from torch_geometric.data import Data
 
+from sirgcn.data.graphs import Level
 from sirgcn.data.tables.labels import TARGET_NAMES
 from sirgcn.data.tables.roles import ID_NAMES
 from sirgcn.strict import ConfigError
@@ -40,6 +42,9 @@ def is_array(found: Any) -> bool:
     >>> is_array([[1.0, 2.0]]), is_array(["CCO"])
     (True, False)
     """
+    # One of SciPy's sparse formats is a mapping. The check of rows of numbers refuses all of them.
+    if issparse(found):
+        return True
     if isinstance(found, Data | pd.DataFrame | pd.Series | str | os.PathLike | tuple | Mapping):
         return False
     if isinstance(found, list) and found and isinstance(found[0], str | Data):
@@ -131,6 +136,23 @@ def _with_y(data: Data, label: Any) -> Data:
     made = data.clone()
     made.y = torch.as_tensor(np.asarray([label] if np.ndim(label) == 0 else label))
     return without(made, _MASKS)
+
+
+def with_any_labels(tables: dict[str, Any], level: Level) -> dict[str, Any]:
+    """The tables of a prediction: PyG's graphs in a list need a target, which is not read.
+
+    Args:
+        tables: the tables.
+        level: what a target belongs to.
+    """
+    graphs = tables.get("nodes")
+    if not isinstance(graphs, list):
+        return tables
+    made = []
+    for data in graphs:
+        rows = {"node": data.num_nodes, "edge": data.num_edges, "graph": 1}[level]
+        made.append(data.clone().update({"y": torch.zeros(rows)}))
+    return tables | {"nodes": made}
 
 
 def without(data: Data, names: tuple[str, ...]) -> Data:

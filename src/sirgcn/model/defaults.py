@@ -29,7 +29,7 @@ WIDE = 100
 """Node features of more numbers than this, unless most of them are 0, fill wider layers."""
 
 MANY = 5_000
-"""With fewer graphs to train on than this, chance decides much: the chosen settings are trained several times."""
+"""With fewer graphs than this chance decides much, as with few labels: several networks are averaged."""
 
 WALKS = 16
 """The steps of random walks that the nodes of many graphs get."""
@@ -97,9 +97,15 @@ class _Recipe:
 def _recipes(facts: Facts) -> tuple[_Recipe, ...]:
     if facts.is_many:
         return _of_many_graphs(facts)
-    if facts.is_sparse and facts.labels_per_output <= FEW and facts.level == "node":
+    if _has_few_labels(facts):
         return _of_few_labels(facts)
     return _of_one_graph(facts)
+
+
+def _has_few_labels(facts: Facts) -> bool:
+    """Whether the columns of the nodes of one graph are long sparse rows, and few of the nodes have labels."""
+    is_one_of_nodes = facts.level == "node" and not facts.is_many
+    return is_one_of_nodes and facts.is_sparse and facts.labels_per_output <= FEW
 
 
 def _of_few_labels(facts: Facts) -> tuple[_Recipe, ...]:
@@ -137,8 +143,8 @@ def _of_few_labels(facts: Facts) -> tuple[_Recipe, ...]:
 
 def _of_one_graph(facts: Facts) -> tuple[_Recipe, ...]:
     """The nodes or edges of one graph: the block of tunedGNN, deep where nodes have few neighbours."""
-    is_tiny, is_wide = facts.labels < TINY, facts.columns > WIDE and not facts.is_sparse
-    dropout = 0.5 if facts.is_sparse or is_tiny else 0.2
+    is_wide = facts.columns > WIDE and not facts.is_sparse
+    is_strict = facts.is_sparse or facts.labels < TINY
     deep, shallow = _depths(facts)
     width = 128 if is_wide else 64
     training = TrainConfig(
@@ -148,31 +154,31 @@ def _of_one_graph(facts: Facts) -> tuple[_Recipe, ...]:
         schedule="cosine",
         warmup=5,
         clip=1.0,
-        l2=2.5e-4 if facts.is_sparse or is_tiny else 0.0,
+        l2=2.5e-4 if is_strict else 0.0,
         selection="val_metric",
         early_on="val_metric",
         early_stop=80,
     )
     shared: dict[str, Any] = {
         "hidden_channels": width,
-        "encoder": "linear" if facts.is_sparse else "none",
-        "input_dropout": dropout if facts.is_sparse else 0.0,
         "block": "residual",
         "act": "relu",
         "norm": "batch",
-        "dropout": dropout,
+        "dropout": 0.5 if is_strict else 0.2,
         "conv": "sir",
     }
+    if facts.is_sparse:
+        shared |= {"encoder": "linear", "input_dropout": shared["dropout"]}
     mean = shared | {"aggr": "mean", "activation": "prelu", "num_layers": deep}
     sym = shared | {"aggr": "sym", "activation": "relu", "num_layers": deep}
     linear = shared | {"aggr": "sym", "activation": "identity", "num_layers": shallow}
-    found = [
+    found = (
         _Recipe("messages by mean", mean, training),
         _Recipe("messages by sym", sym | _loops(facts), training),
         _Recipe("linear messages", linear | _loops(facts), training),
-    ]
+    )
     # Words with few neighbours in common are told apart by linear messages, and by few layers.
-    return tuple(reversed(found)) if facts.is_sparse else tuple(found)
+    return found[::-1] if facts.is_sparse else found
 
 
 def _depths(facts: Facts) -> tuple[int, int]:
@@ -181,7 +187,7 @@ def _depths(facts: Facts) -> tuple[int, int]:
         return 2, 1
     if facts.is_sparse:
         return 2, 2
-    return (4, 2) if facts.degree > DENSE else (8, 3)
+    return (4, 2) if facts.degree > DENSE else (10, 3)
 
 
 def _loops(facts: Facts) -> dict[str, Any]:
@@ -239,7 +245,9 @@ def networks(task: Task) -> int:
     >>> networks(load("hetero_edge_count", c=2, num_graphs=10))
     3
     """
-    return 3 if task.over == "graphs" and len(task.graphs) < MANY else 1
+    facts = Facts.of(task)
+    is_noisy = facts.items < MANY if facts.is_many else _has_few_labels(facts)
+    return 3 if is_noisy else 1
 
 
 def _epochs(facts: Facts, width: int, layers: int) -> int:
@@ -284,6 +292,8 @@ def _inputs(schema: Schema, network: dict[str, Any]) -> dict[str, Any]:
         found |= {"positional": "random_walk", "pe_dim": schema.encodings, "pe_norm": True}
         found["pe_channels"] = network["hidden_channels"] // 4
         found.setdefault("encoder", "linear")
+    if schema.graph_features and network.get("pool") is not None:
+        found["graph_channels"] = schema.graph_features
     if schema.edge_encodings:
         found["edge_pe_dim"] = schema.edge_encodings
         found.setdefault("edge_encoder", "constant")

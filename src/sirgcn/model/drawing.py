@@ -10,6 +10,8 @@ from sirgcn.model.layout import Places
 # Blue and vermilion of Okabe and Ito, which people with any colour vision tell apart; dashes say the same.
 FOR, AGAINST, PLAIN, INK = "#0072B2", "#D55E00", "#8a8f98", "#1f2328"
 _LONGEST = 22
+# More numbers than these would cover each other.
+_MOST_NUMBERS = 16
 
 
 @dataclass(frozen=True)
@@ -84,14 +86,16 @@ def draw(drawing: Drawing, title: str, legend: str = "") -> str:
     # Edges that only connect lie below the others.
     order = sorted(drawing.edges, key=lambda edge: -1.0 if edge.effect is None else abs(edge.effect))
     lines = [_line(drawing, edge, places, strongest) for edge in order]
-    numbers = [_number(edge, places, width) for edge in order if edge.effect is not None]
+    with_numbers = [edge for edge in order if edge.effect is not None][-_MOST_NUMBERS:]
+    numbers = [_number(drawing, edge, places) for edge in with_numbers]
     circles = [
         _circle(node, x, y, drawing.labels_inside, width / 2, of_nodes)
         for node, (x, y) in zip(drawing.nodes, places, strict=True)
     ]
     below = [
         f'<g transform="translate(24 {height - 62})">',
-        f'<line x1="0" x2="34" y1="-4" y2="-4" stroke="{FOR}" stroke-width="5"/><text x="42">for the prediction (+)</text>',
+        f'<line x1="0" x2="34" y1="-4" y2="-4" stroke="{FOR}" stroke-width="5"/>',
+        '<text x="42">for the prediction (+)</text>',
         f'<line x1="220" x2="254" y1="-4" y2="-4" stroke="{AGAINST}" stroke-width="5" stroke-dasharray="7 4"/>',
         '<text x="262">against it (\u2212)</text>',
         f'<text y="22" class="small">{escape(legend)}</text>',
@@ -123,11 +127,10 @@ def _scaled(drawing: Drawing) -> tuple[Places, float, float]:
     places = np.array([(node.x, node.y) for node in drawing.nodes], dtype=float).reshape(-1, 2)
     low, high = places.min(0), places.max(0)
     extent = high - low
-    unit = 58.0 if drawing.labels_inside else 175.0
     largest = max(float(extent.max()), 1e-9)
-    unit = min(unit, 900 / largest)
+    unit = max(48.0, min(92.0, 1000 / largest)) if drawing.labels_inside else min(175.0, 900 / largest)
     beside = 60.0 if drawing.labels_inside else 190.0
-    width = max(560.0, float(extent[0]) * unit + 2 * beside)
+    width = max(700.0, float(extent[0]) * unit + 2 * beside)
     inner = max(120.0, float(extent[1]) * unit + 90)
     centre = np.array([width / 2, 60 + inner / 2])
     return (places - (low + high) / 2) * unit + centre, width, 60 + inner + 92
@@ -151,39 +154,49 @@ def _line(drawing: Drawing, edge: DrawnEdge, places: Places, strongest: float) -
     )
 
 
-def _number(edge: DrawnEdge, places: Places, width: float) -> str:
+def _number(drawing: Drawing, edge: DrawnEdge, places: Places) -> str:
     assert edge.effect is not None
     # Nearer to the source, where fewer lines meet.
-    x, y = 0.62 * places[edge.source] + 0.38 * places[edge.target]
+    share = 0.5 if drawing.labels_inside else 0.62
+    x, y = share * places[edge.source] + (1 - share) * places[edge.target]
+    if drawing.labels_inside:
+        # Beside the bond, away from the middle of the molecule.
+        along = places[edge.target] - places[edge.source]
+        across = np.array([-along[1], along[0]]) / (float(np.hypot(*along)) or 1.0)
+        outwards = np.array([x, y]) - places.mean(0)
+        x, y = np.array([x, y]) + across * (24 if float(across @ outwards) >= 0 else -24)
     return f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" class="small halo">{_signed(edge.effect)}</text>'
 
 
 def _signed(value: float) -> str:
-    text = f"{value:+.3f}" if abs(value) < 10 else f"{value:+.3g}"
-    return text
+    return f"{value:+.3f}" if abs(value) < 10 else f"{value:+.3g}"
 
 
 def _circle(node: DrawnNode, x: float, y: float, is_inside: bool, middle: float, strongest: float) -> str:
     radius = 15 if is_inside or node.is_explained else 9
-    fill, ink, thick, edge = "#fff", INK, 1.5, INK
-    if node.is_explained:
-        fill, ink = INK, "#fff"
-    if node.effect is not None and abs(node.effect) > 0.02 * strongest:
-        edge = FOR if node.effect >= 0 else AGAINST
-        thick = 2.0 + 3.0 * abs(node.effect) / strongest
+    edge, thick, said = INK, 1.5, ""
+    if node.effect is not None:
+        said = f" {_signed(node.effect)}"
+        if abs(node.effect) > 0.02 * strongest:
+            edge = FOR if node.effect >= 0 else AGAINST
+            thick = 2.0 + 3.0 * abs(node.effect) / strongest
+    fill = INK if node.is_explained else "#fff"
     dash = ' stroke-dasharray="5 3"' if edge == AGAINST else ""
-    circle = (
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}" stroke="{edge}" stroke-width="{thick:.1f}"{dash}>'
-        f"<title>{escape(node.name)}{'' if node.effect is None else ' ' + _signed(node.effect)}</title></circle>"
+    line = f'stroke="{edge}" stroke-width="{thick:.1f}"{dash}'
+    return (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}" {line}>'
+        f"<title>{escape(node.name + said)}</title></circle>{_label(node, x, y, is_inside, middle)}"
     )
+
+
+def _label(node: DrawnNode, x: float, y: float, is_inside: bool, middle: float) -> str:
     name = node.name if len(node.name) <= _LONGEST else f"{node.name[: _LONGEST - 1]}\u2026"
     if is_inside:
-        label = f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" class="small" fill="{ink}">{escape(name)}</text>'
-        return circle + label
+        return f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" class="small">{escape(name)}</text>'
     if node.is_explained:
-        return circle + f'<text x="{x:.1f}" y="{y - 22:.1f}" text-anchor="middle" class="halo">{escape(name)}</text>'
+        return f'<text x="{x:.1f}" y="{y - 22:.1f}" text-anchor="middle" class="halo">{escape(name)}</text>'
     anchor, shift = ("start", 15) if x >= middle else ("end", -15)
-    return circle + f'<text x="{x + shift:.1f}" y="{y + 5:.1f}" text-anchor="{anchor}" class="halo">{escape(name)}</text>'
+    return f'<text x="{x + shift:.1f}" y="{y + 5:.1f}" text-anchor="{anchor}" class="halo">{escape(name)}</text>'
 
 
 def _description(drawing: Drawing) -> str:

@@ -1,14 +1,15 @@
 """How much each edge, node and column moved a prediction: what the prediction loses when it is taken away."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, overload
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
 from sirgcn.engine.inference import call
-from sirgcn.model.fitted import Model
 from sirgcn.model.naming import NamedColumn
 from sirgcn.model.removal import Change, Neighbourhood, outputs_after, prepared_batch
 from sirgcn.model.scoring import Score
@@ -36,42 +37,49 @@ class Link:
     target: int
 
 
-def links_of(near: Neighbourhood, directed: bool) -> list[Link]:
+class Links(Sequence[Link]):
     """The edges that can change a prediction, nearest first; repeated ones are one.
 
     Args:
         near: the neighbourhood.
         directed: whether the two directions of an edge are two edges.
     """
-    source, target = near.graphs.edge_index
-    reaching = near.reaching().nonzero().squeeze(1)
-    numbered = list(zip(reaching.tolist(), source[reaching].tolist(), target[reaching].tolist(), strict=True))
-    groups: dict[tuple[int, int], list[int]] = {}
-    for edge, v, u in numbered:
-        groups.setdefault((v, u), []).append(edge)
-    hops = near.hops.tolist()
-    found = []
-    for (v, u), own in groups.items():
-        back = [] if directed or v == u else groups.get((u, v), [])
-        # Of two directions, the one that ends nearer is named.
-        if back and (hops[u], u) > (hops[v], v):
-            continue
-        found.append(Link((*own, *back), v, u))
-    if not directed:
-        found = _with_far_partners(near, found)
-    return sorted(found, key=lambda link: hops[link.target])
 
+    def __init__(self, near: Neighbourhood, directed: bool) -> None:
+        self.directed = directed
+        source, target = near.graphs.edge_index.numpy()
+        hops = near.hops.numpy()
+        first, second = (source, target) if directed else (np.minimum(source, target), np.maximum(source, target))
+        _, group = np.unique(first * near.graphs.num_nodes + second, return_inverse=True)
+        # Of two directions, the one that ends nearer is named, and stands first in its group.
+        order = np.lexsort((np.arange(len(group)), target, hops[target], group))
+        starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+        is_reaching = hops[target[order[starts]]] < near.reach
+        starts, ends = starts[is_reaching], np.append(starts[1:], len(order))[is_reaching]
+        nearest = np.argsort(hops[target[order[starts]]], kind="stable")
+        self._order, self._starts, self._ends = order, starts[nearest], ends[nearest]
+        leaders = order[self._starts]
+        self.source, self.target = source[leaders], target[leaders]
 
-def _with_far_partners(near: Neighbourhood, links: list[Link]) -> list[Link]:
-    """The links with the directions that lead away too, which change degrees."""
-    source, target = near.graphs.edge_index
-    is_far = ~near.reaching()
-    far: dict[tuple[int, int], list[int]] = {}
-    for edge in is_far.nonzero().squeeze(1).tolist():
-        far.setdefault((int(source[edge]), int(target[edge])), []).append(edge)
-    return [
-        Link((*link.edges, *far.get((link.target, link.source), [])), link.source, link.target) for link in links
-    ]
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, place: int) -> Link: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Link]: ...
+    def __getitem__(self, place: int | slice) -> Link | Sequence[Link]:
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(len(self)))]
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"link {place}: there are {len(self)}")
+        edges = self._order[self._starts[place] : self._ends[place]]
+        return Link(tuple(edges.tolist()), int(self.source[place]), int(self.target[place]))
+
+    def sums(self, values: Tensor) -> Tensor:
+        """The sum of the values of the directed edges of each link."""
+        total = np.concatenate([[0.0], values.double().numpy()[self._order].cumsum()])
+        return torch.from_numpy(total[self._ends] - total[self._starts])
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +111,7 @@ def effects_of(score: Score, near: Neighbourhood, changes: Sequence[Change], pla
     return Effects(list(places), (found[0] - without).tolist(), without.tolist())
 
 
-def link_effects(score: Score, near: Neighbourhood, links: Sequence[Link]) -> Effects:
+def link_effects(score: Score, near: Neighbourhood, links: Links) -> Effects:
     """The effect of every link; of very many, of those that a derivative points to.
 
     Args:
@@ -114,17 +122,15 @@ def link_effects(score: Score, near: Neighbourhood, links: Sequence[Link]) -> Ef
     places = list(range(len(links)))
     most = max(_LEAST_TRIED, _MOST_EDGES // max(1, near.graphs.num_edges))
     if len(links) > most:
-        estimates = _estimates(score, near)
-        of_links = [sum(estimates[edge] for edge in link.edges) for link in links]
-        places = sorted(places, key=lambda place: -abs(of_links[place]))[:most]
+        places = links.sums(_estimates(score, near)).abs().topk(most).indices.tolist()
     changes = [Change(edges=torch.tensor(links[place].edges)) for place in places]
     return effects_of(score, near, changes, places)
 
 
-def _estimates(score: Score, near: Neighbourhood) -> list[float]:
+def _estimates(score: Score, near: Neighbourhood) -> Tensor:
     """What removing each edge changes, to first order; where no derivative exists, the nearest edges come first."""
     if not all(_reads_weights(member.config) for member in score.model.members):
-        return (1.0 / (1 + near.hops[near.graphs.edge_index[1]])).tolist()
+        return 1.0 / (1 + near.hops[near.graphs.edge_index[1]])
     weight = torch.ones(near.graphs.num_edges, requires_grad=True)
     outputs = []
     with torch.enable_grad():
@@ -150,12 +156,12 @@ class _Weighted(nn.Module):
         return found
 
 
-def _centred(slope: Tensor, near: Neighbourhood, reductions: Sequence[str]) -> list[float]:
+def _centred(slope: Tensor, near: Neighbourhood, reductions: Sequence[str]) -> Tensor:
     """The slopes without what removing an edge gives back to the others: a mean divides by one less."""
     target = near.graphs.edge_index[1]
     share = sum({"mean": 1.0, "sym": 0.5, "sym_in": 0.5}.get(name, 0.0) for name in reductions) / len(reductions)
     mean = scatter(slope, target, dim_size=near.graphs.num_nodes, reduce="mean")
-    return (slope - share * mean[target]).tolist()
+    return slope - share * mean[target]
 
 
 def _reads_weights(config: NetConfig) -> bool:
@@ -211,7 +217,7 @@ class DeletionTest:
 
 
 def deletion_of(
-    score: Score, near: Neighbourhood, links: Sequence[Link], effects: Effects, draws: int = 20, seed: int = 0
+    score: Score, near: Neighbourhood, links: Links, effects: Effects, draws: int = 20, seed: int = 0
 ) -> DeletionTest | None:
     """Remove the strongest named edges, and as many random ones, and compare; None where there are too few edges.
 
@@ -225,11 +231,11 @@ def deletion_of(
     """
     if len(links) < 2 or not effects.places:
         return None
-    ranked = sorted(zip(effects.places, effects.effect, strict=True), key=lambda pair: -abs(pair[1]))
-    sign = 1 if ranked[0][1] >= 0 else -1
-    same = [place for place, effect in ranked if effect * sign > 0] or [ranked[0][0]]
-    named = same[: min(5, max(1, len(links) // 4))]
-    others = [place for place in range(len(links)) if place not in set(named)]
+    sign, named = _named(effects, min(5, max(1, len(links) // 4)))
+    if not named:
+        return None
+    chosen = set(named)
+    others = [place for place in range(len(links)) if place not in chosen]
     generator = torch.Generator().manual_seed(seed)
     sets = [named]
     for _ in range(draws):
@@ -239,6 +245,14 @@ def deletion_of(
     found = score(outputs_after(score.model, near, [Change(), *changes]))
     differences = (found[1:] - found[0]).abs().tolist()
     return DeletionTest(len(named), differences[0], tuple(differences[1:]), sign)
+
+
+def _named(effects: Effects, most: int) -> tuple[int, list[int]]:
+    """The sign of the strongest effects together, and the things that have it: both signs would cancel out."""
+    ranked = sorted(zip(effects.places, effects.effect, strict=True), key=lambda pair: -abs(pair[1]))
+    sides = {sign: [pair for pair in ranked if pair[1] * sign > 0][:most] for sign in (1, -1)}
+    sign = max(sides, key=lambda sign: sum(abs(effect) for _, effect in sides[sign]))
+    return sign, [place for place, _ in sides[sign]]
 
 
 def node_effects(score: Score, near: Neighbourhood) -> Effects:
@@ -251,57 +265,67 @@ def node_effects(score: Score, near: Neighbourhood) -> Effects:
     return effects_of(score, near, [Change(node=place) for place in places], places)
 
 
+Inputs = Literal["nodes", "edges", "graph"]
+"""What the rows of a column are."""
+
+
 @dataclass(frozen=True)
 class Part:
     """The rows in which a column is replaced.
 
     Args:
-        name: what the rows are.
+        name: what a reader calls the rows.
+        of: what the rows are.
         rows: their numbers.
-        of_edges: whether they are edges.
     """
 
     name: str
+    of: Inputs
     rows: tuple[int, ...]
-    of_edges: bool = False
 
 
 def parts_of(near: Neighbourhood) -> list[Part]:
     """The rows whose columns are explained apart: the explained node or the two ends of an edge, and the others."""
     count = near.graphs.num_nodes
-    edges = Part("edges", tuple(range(near.graphs.num_edges)), True)
+    edges = Part("edges", "edges", tuple(range(near.graphs.num_edges)))
     if near.level == "graph":
-        return [Part("nodes", tuple(range(count))), edges]
-    ends = [Part("this row", near.ends)]
+        return [Part("this row", "graph", (0,)), Part("nodes", "nodes", tuple(range(count))), edges]
+    ends = [Part("this row", "nodes", near.ends)]
     if near.level == "edge":
-        ends = [Part(name, (end,)) for name, end in zip(("source", "target"), near.ends, strict=True)]
-    others = tuple(place for place in range(count) if place not in set(near.ends))
-    return [*ends, Part("neighbours", others), edges]
+        pairs = zip(("source", "target"), near.ends, strict=True)
+        ends = [Part(name, "nodes", (end,)) for name, end in pairs]
+    explained = set(near.ends)
+    others = tuple(place for place in range(count) if place not in explained)
+    return [*ends, Part("neighbours", "nodes", others), edges]
+
+
+def inputs_of(near: Neighbourhood) -> dict[Inputs, Tensor | None]:
+    """The inputs of nodes, edges and the graph."""
+    return {"nodes": near.graphs.x, "edges": near.graphs.edge_attr, "graph": near.graph_attr}
 
 
 def column_effects(
     score: Score,
     near: Neighbourhood,
-    columns: tuple[Sequence[NamedColumn], Sequence[NamedColumn]],
-    references: tuple[Tensor, Tensor | None],
+    columns: Mapping[Inputs, Sequence[NamedColumn]],
+    references: Mapping[Inputs, Tensor | None],
 ) -> list[tuple[Part, NamedColumn, float, float]]:
     """The effect of every column in every part: what replacing it by its mean (or most frequent category) takes away.
 
     Args:
         score: what is explained.
         near: the neighbourhood.
-        columns: the columns of nodes and those of edges.
-        references: the rows that stand for no knowledge, of nodes and of edges.
+        columns: the columns of nodes, edges and graphs.
+        references: the rows that stand for no knowledge.
     """
     found = []
     most = max(_LEAST_TRIED, _MOST_EDGES // max(1, near.graphs.num_edges + near.graphs.x.numel()))
     for part in parts_of(near):
-        inputs = near.graphs.edge_attr if part.of_edges else near.graphs.x
-        reference = references[part.of_edges]
+        inputs, reference = inputs_of(near)[part.of], references[part.of]
         if inputs is None or reference is None or not part.rows:
             continue
-        own = _most_unusual(columns[part.of_edges], inputs[list(part.rows)], reference, most)
-        changes = [_replaced(inputs, part, column, reference) for column in own]
+        own = _most_unusual(columns[part.of], inputs[list(part.rows)], reference, most)
+        changes = [_replaced(near, inputs, part, column, reference) for column in own]
         effects = effects_of(score, near, changes, range(len(own)))
         found += [
             (part, column, effect, without)
@@ -310,9 +334,7 @@ def column_effects(
     return found
 
 
-def _most_unusual(
-    columns: Sequence[NamedColumn], rows: Tensor, reference: Tensor, most: int
-) -> list[NamedColumn]:
+def _most_unusual(columns: Sequence[NamedColumn], rows: Tensor, reference: Tensor, most: int) -> list[NamedColumn]:
     """The columns that differ from the reference; of very many, those that differ most."""
     away = (rows.float() - reference.float()).abs().mean(0)
     distance = {column: float(away[column.first : column.first + column.width].max()) for column in columns}
@@ -320,9 +342,15 @@ def _most_unusual(
     return sorted(changed, key=lambda column: -distance[column])[:most]
 
 
-def _replaced(inputs: Tensor, part: Part, column: NamedColumn, reference: Tensor) -> Change:
+def _replaced(near: Neighbourhood, inputs: Tensor, part: Part, column: NamedColumn, reference: Tensor) -> Change:
     other, columns = inputs.clone(), slice(column.first, column.first + column.width)
-    rows = torch.tensor(part.rows)
-    other[rows, columns] = reference[columns].to(other.dtype)
-    return Change(edge_attr=other) if part.of_edges else Change(x=other)
-
+    other[torch.tensor(part.rows), columns] = reference[columns].to(other.dtype)
+    if part.of == "graph":
+        return Change(graph_attr=other)
+    if part.of == "nodes":
+        return Change(x=other)
+    label_attr = near.label_attr
+    if label_attr is not None:
+        label_attr = label_attr.clone()
+        label_attr[:, columns] = reference[columns].to(other.dtype)
+    return Change(edge_attr=other, label_attr=label_attr)

@@ -8,13 +8,13 @@ from typing import Any, Literal, Self
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from sirgcn.data import load_tables
+from sirgcn.data import Task, load_tables
 from sirgcn.data.tables import Inputs
-from sirgcn.model.accepted import LABEL, Accepted, accept, in_graph, is_array, labelled, without_target
+from sirgcn.model.accepted import LABEL, Accepted, accept, in_graph, is_array, labelled, with_any_labels, without_target
 from sirgcn.model.calibration import Calibration
 from sirgcn.model.embedding import embed
 from sirgcn.model.fitted import Model
@@ -31,7 +31,7 @@ FRACTIONS = (0.8, 0.2, 0.0)
 """The shares of a split that an estimator draws: its caller keeps the test rows."""
 
 
-class SIREstimator(BaseEstimator):
+class SIREstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
     """What `SIRClassifier` and `SIRRegressor` have in common; use one of these.
 
     Args:
@@ -97,7 +97,7 @@ class SIREstimator(BaseEstimator):
         options: dict[str, Any] = {"seed": self.random_state, "fractions": FRACTIONS, "task": task}
         if target is not None:
             options["target"] = target
-        self.task_ = load_tables(**tables, **(options | dict(self.tables or {})))
+        self.task_: Task | None = load_tables(**tables, **(options | dict(self.tables or {})))
         fit = FitSettings(
             preset=self.preset,
             seed=self.random_state,
@@ -123,7 +123,10 @@ class SIREstimator(BaseEstimator):
     def _accepted(self, X: Any, reset: bool) -> Accepted:
         """What the caller gave, as tables. Rows of numbers are checked as scikit-learn does."""
         if is_array(X):
-            X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+            # A norm over the rows needs two of them to train on.
+            least = 2 if reset else 1
+            options = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "ensure_min_samples": least}
+            X = validate_data(self, X, reset=reset, **options)
         elif isinstance(X, pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)
         return accept(X)
@@ -136,7 +139,8 @@ class SIREstimator(BaseEstimator):
         """The graphs of X, and the place of each of its rows among the outputs."""
         check_is_fitted(self, "model_")
         if self.graph is None:
-            inputs = read_inputs(self.model_, **self._accepted(X, reset=False).tables, unknown="other")
+            tables = with_any_labels(self._accepted(X, reset=False).tables, self.model_.problem.level)
+            inputs = read_inputs(self.model_, **tables, unknown="other")
             return inputs, rows_of_table(self.model_, inputs)[1]
         tables = without_target(self.graph, self.target)
         inputs = read_inputs(self.model_, **tables, unknown="other")
@@ -171,11 +175,11 @@ class SIREstimator(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
-        tags.non_deterministic = False
+        tags.transformer_tags.preserves_dtype = []
         return tags
 
 
-class SIRClassifier(ClassifierMixin, SIREstimator):
+class SIRClassifier(ClassifierMixin, SIREstimator):  # type: ignore[misc] # scikit-learn has no types
     """A classifier of nodes, edges or graphs, with scikit-learn's methods.
 
     >>> import pandas as pd
@@ -206,12 +210,13 @@ class SIRClassifier(ClassifierMixin, SIREstimator):
         if len(self.classes_) < 2:
             raise ValueError(f"y: expected at least two classes, got only one class: {self.classes_.tolist()}")
         model = self._fit(X, codes, "classification")
-        self._remember(_renamed(model, self.classes_), classes=[_plain(value) for value in self.classes_.tolist()])
+        self._remember(_renamed(model, self.classes_), classes=self.classes_.tolist())
         return self
 
     def predict(self, X: Any) -> Any:
         """The class of each row; for several labels 0 or 1 for each."""
-        chosen = decided(self.model_, self._probabilities(X)).numpy()
+        probabilities = self._probabilities(X)
+        chosen = decided(self.model_, probabilities).numpy()
         return chosen if self.model_.problem.sort == "labels" else self.classes_[chosen]
 
     def predict_proba(self, X: Any) -> Any:
@@ -228,10 +233,11 @@ class SIRClassifier(ClassifierMixin, SIREstimator):
         return self._score_of_tables(X) if y is None else float(super().score(X, y, sample_weight))
 
     def _probabilities(self, X: Any) -> torch.Tensor:
-        return probabilities_of(self.model_, self._outputs(X))
+        outputs = self._outputs(X)
+        return probabilities_of(self.model_, outputs)
 
 
-class SIRRegressor(RegressorMixin, SIREstimator):
+class SIRRegressor(RegressorMixin, SIREstimator):  # type: ignore[misc] # scikit-learn has no types
     """A regressor of nodes, edges or graphs, with scikit-learn's methods.
 
     >>> import pandas as pd

@@ -7,30 +7,27 @@ import torch
 from sirgcn.data.graphs import Graphs
 from sirgcn.data.tables import Inputs
 from sirgcn.data.task import Task
-from sirgcn.model.drawing import Drawing, DrawnEdge, DrawnNode
 from sirgcn.model.effects import (
     DeletionTest,
     Effects,
     Link,
+    Links,
     Part,
     column_effects,
     deletion_of,
+    inputs_of,
     link_effects,
-    links_of,
     node_effects,
 )
 from sirgcn.model.explanation import ColumnEffect, EdgeEffect, Explanation, NodeEffect
 from sirgcn.model.fitted import Model
-from sirgcn.model.layout import rings, stress
 from sirgcn.model.masks import Masks, masks_of
 from sirgcn.model.messages import messages_of
-from sirgcn.model.naming import NamedColumn, Names, names_of, reference_of
+from sirgcn.model.naming import NamedColumn, Names, names_of, references_of
 from sirgcn.model.removal import Change, Neighbourhood, neighbourhood_of, outputs_after
 from sirgcn.model.scoring import Score, score_of
+from sirgcn.model.sketch import sketch
 from sirgcn.strict import Count, Size, checked
-
-# The largest graph that is drawn as a whole, and the most edges around a node.
-_MOST_DRAWN, _MOST_AROUND = 70, 14
 
 
 @checked
@@ -81,12 +78,11 @@ def explain(
     near = neighbourhood_of(model, graphs, number)
     outputs = outputs_after(model, near, [Change()])
     score = score_of(model, outputs, target)
-    links = links_of(near, names.directed)
+    links = Links(near, names.directed)
     effects = link_effects(score, near, links)
     learned = masks_of(score, near, seed=seed) if masks else Masks()
     edges, strongest = _edges(score, near, names, graphs, (links, effects), learned, most)
-    references = reference_of(graphs.x), None if graphs.edge_attr is None else reference_of(graphs.edge_attr)
-    columns = column_effects(score, near, (names.columns, names.edge_columns), references)
+    columns = column_effects(score, near, names.of(), references_of(graphs))
     of_nodes = node_effects(score, near)
     notes = [learned.note] if learned.note else []
     if len(effects.places) < len(links):
@@ -103,7 +99,7 @@ def explain(
         _nodes(score, near, names, graphs, of_nodes, most),
         deletion_of(score, near, links, effects, draws, seed),
         tuple(notes),
-        _drawing(near, names, graphs, strongest, of_nodes, links),
+        sketch(near, lambda node: names.node(graphs, int(near.nodes[node]), near.first), links, strongest, of_nodes),
     )
 
 
@@ -142,7 +138,7 @@ def deletion_test(
     count = {"node": graphs.num_nodes, "edge": graphs.num_edges, "graph": len(graphs)}[graphs.level]
     near = neighbourhood_of(model, graphs, names.find(graphs.level, row, count))
     score = score_of(model, outputs_after(model, near, [Change()]), target)
-    links = links_of(near, names.directed)
+    links = Links(near, names.directed)
     return deletion_of(score, near, links, link_effects(score, near, links), draws, seed)
 
 
@@ -157,7 +153,7 @@ def _edges(
     near: Neighbourhood,
     names: Names,
     graphs: Graphs,
-    found: tuple[Sequence[Link], Effects],
+    found: tuple[Links, Effects],
     masks: Masks,
     most: int,
 ) -> tuple[tuple[EdgeEffect, ...], list[tuple[Link, float]]]:
@@ -195,11 +191,11 @@ def _columns(
     told = []
     for part, column, effect, without in sorted(found, key=lambda entry: -abs(entry[2]))[:most]:
         rows = list(part.rows)
-        inputs = near.graphs.edge_attr if part.of_edges else near.graphs.x
+        inputs = inputs_of(near)[part.of]
         assert inputs is not None
         value = column.value(inputs[rows[0]]) if len(rows) == 1 else ""
         mask = None
-        if masks.columns is not None and not part.of_edges:
+        if masks.columns is not None and part.of == "nodes":
             mask = float(masks.columns[rows, column.first : column.first + column.width].mean())
         told.append(ColumnEffect(column.name, part.name, value, effect, _shown(score, without), mask))
     return tuple(told)
@@ -216,73 +212,3 @@ def _nodes(
 
 def _shown(score: Score, value: float) -> float:
     return float(score.shown(torch.tensor([value]))[0])
-
-
-def _drawing(
-    near: Neighbourhood,
-    names: Names,
-    graphs: Graphs,
-    strongest: Sequence[tuple[Link, float]],
-    of_nodes: Effects,
-    links: Sequence[Link],
-) -> Drawing:
-    """The whole graph where it is small enough, otherwise the strongest edges around what is explained."""
-    is_whole = near.level == "graph" and near.graphs.num_nodes <= _MOST_DRAWN
-    drawn = [(link.source, link.target) for link in links] if is_whole else []
-    named = {(link.source, link.target): effect for link, effect in strongest[: None if is_whole else _MOST_AROUND]}
-    if not is_whole:
-        drawn = list(named) + _ways(near, list(named), links)
-    nodes = list(range(near.graphs.num_nodes)) if is_whole else list(dict.fromkeys([*near.ends, *sum(drawn, ())]))
-    place = {node: number for number, node in enumerate(nodes)}
-    edges = tuple(
-        DrawnEdge(place[v], place[u], named.get((v, u)), names.directed) for v, u in dict.fromkeys(drawn)
-    )
-    if near.level == "graph":
-        places = stress(len(nodes), [(edge.source, edge.target) for edge in edges])
-    else:
-        hops = [int(near.hops[node]) for node in nodes]
-        places = rings(hops, _parents(nodes, hops, edges))
-    effects = dict(zip(of_nodes.places, of_nodes.effect, strict=True))
-    made = tuple(
-        DrawnNode(
-            names.node(graphs, int(near.nodes[node]), near.first),
-            float(x),
-            float(y),
-            node in near.ends,
-            effects.get(node),
-        )
-        for node, (x, y) in zip(nodes, places, strict=True)
-    )
-    left = len(links) - len(named)
-    note = f"{left:,} weaker edges have no number" if is_whole else f"{left:,} weaker edges are not drawn"
-    return Drawing(made, edges, names.atoms and near.level == "graph", note if left else "")
-
-
-def _ways(
-    near: Neighbourhood, named: Sequence[tuple[int, int]], links: Sequence[Link]
-) -> list[tuple[int, int]]:
-    """Edges that lead from the named ones to what is explained, so that the drawing hangs together."""
-    nearer: dict[int, int] = {}
-    for link in links:
-        if int(near.hops[link.target]) < int(near.hops[link.source]):
-            nearer.setdefault(link.source, link.target)
-    known, found = set(named), []
-    for _, target in named:
-        node = target
-        while node in nearer and (node, nearer[node]) not in known:
-            known.add((node, nearer[node]))
-            found.append((node, nearer[node]))
-            node = nearer[node]
-    return found
-
-
-def _parents(nodes: Sequence[int], hops: Sequence[int], edges: Sequence[DrawnEdge]) -> list[int | None]:
-    """The node of one hop less with which each one is drawn."""
-    found: dict[int, int] = {}
-    for edge in edges:
-        for one, other in ((edge.source, edge.target), (edge.target, edge.source)):
-            if hops[other] == hops[one] - 1:
-                found.setdefault(one, other)
-    roots = [place for place, hop in enumerate(hops) if hop == 0]
-    return [None if hop == 0 else found.get(place, roots[0]) for place, hop in enumerate(hops)]
-

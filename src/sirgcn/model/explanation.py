@@ -1,7 +1,8 @@
 """`Explanation`: what moved a prediction, as tables, JSON and a drawing."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from html import escape
 from typing import Any, Literal
 
 import pandas as pd
@@ -9,6 +10,18 @@ import pandas as pd
 from sirgcn.model.drawing import Drawing, draw
 from sirgcn.model.effects import DeletionTest
 from sirgcn.strict import check_name
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>TITLE</title><style>
+body{font:15px/1.5 system-ui,sans-serif;color:#1f2328;max-width:60rem;margin:2rem auto;padding:0 1rem}
+svg{max-width:100%;height:auto}div{overflow-x:auto}table{border-collapse:collapse}
+th,td{text-align:left;padding:.25rem .75rem;border-bottom:1px solid #d0d7de;white-space:nowrap}
+h1{font-size:1.3rem}h2{font-size:1.1rem}
+</style></head><body>
+BODY
+</body></html>
+"""
 
 Table = Literal["edges", "columns", "nodes"]
 
@@ -27,6 +40,9 @@ class EdgeEffect:
         contextual: the share of the message that is gone when the target is an average node; it may exceed 1.
         layer: the layer of the message, from 1.
         mask: the mask of PyG's explainer, from 0 to 1; None if it did not run.
+
+    >>> EdgeEffect("B", "A", hops=0, effect=1.2, without=0.6).message_norm is None
+    True
     """
 
     source: str
@@ -51,6 +67,9 @@ class ColumnEffect:
         effect: the score with the values minus the score with the mean (or most frequent category) in their place.
         without: the probability or the number with the mean in their place.
         mask: the mask of PyG's explainer; None if it did not run.
+
+    >>> ColumnEffect("colour", "this row", "red", -0.4, 0.8).value
+    'red'
     """
 
     column: str
@@ -69,6 +88,9 @@ class NodeEffect:
         node: its name.
         effect: the score of the graph minus its score without the node and the edges of the node.
         without: the probability or the number without it.
+
+    >>> NodeEffect("O4", 0.7, 1.2).node
+    'O4'
     """
 
     node: str
@@ -93,6 +115,9 @@ class Explanation:
         deletion: the test of the named edges against random ones; None where there are too few edges.
         notes: what a reader should know, in sentences.
         drawing: what is drawn.
+
+    >>> print(Explanation("A", "node", "yes", 0.9, "log-odds", "classes"))
+    node A: yes with probability 0.900
     """
 
     row: str
@@ -111,13 +136,14 @@ class Explanation:
     def to_frame(self, of: Table = "edges") -> pd.DataFrame:
         """The effects of `"edges"`, `"columns"` or `"nodes"` as a table, strongest first.
 
-        >>> Explanation("A", "node", "yes", 0.9, "log-odds", "classes", (EdgeEffect("B", "A", 0, 1.0, 0.7),)).to_frame().shape
+        >>> edges = (EdgeEffect("B", "A", 0, 1.0, 0.7),)
+        >>> Explanation("A", "node", "yes", 0.9, "log-odds", "classes", edges).to_frame().shape
         (1, 9)
         """
         check_name("of", of, ("edges", "columns", "nodes"), exact=True)
         rows = [asdict(entry) for entry in getattr(self, of)]
-        known = {"edges": EdgeEffect, "columns": ColumnEffect, "nodes": NodeEffect}[of]
-        return pd.DataFrame(rows, columns=list(known.__dataclass_fields__))
+        known: dict[str, Any] = {"edges": EdgeEffect, "columns": ColumnEffect, "nodes": NodeEffect}
+        return pd.DataFrame(rows, columns=[entry.name for entry in fields(known[of])])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
@@ -143,6 +169,20 @@ class Explanation:
             raise ValueError("to_svg: expected an explanation from explain, got one without a drawing")
         return draw(self.drawing, self.headline, self.legend)
 
+    def to_html(self) -> str:
+        """One page: the drawing, the deletion test, and all tables. Nothing is fetched from elsewhere."""
+        parts = [f"<h1>{escape(self.headline)}</h1>", self.to_svg()]
+        if self.deletion is not None:
+            parts.append(f"<p>Deletion test: {escape(str(self.deletion))}.</p>")
+        parts += [f"<p>{escape(note)}</p>" for note in self.notes]
+        tables: tuple[Table, ...] = ("edges", "nodes", "columns")
+        for of in tables:
+            frame = self.to_frame(of).dropna(axis=1, how="all")
+            if len(frame):
+                body = frame.to_html(index=False, escape=True, float_format="{:.4g}".format, border=0)
+                parts.append(f"<h2>{of.capitalize()}</h2><div>{body}</div>")
+        return _PAGE.replace("TITLE", escape(self.headline)).replace("BODY", "\n".join(parts))
+
     @property
     def headline(self) -> str:
         """What was predicted, in one line."""
@@ -153,7 +193,8 @@ class Explanation:
     @property
     def legend(self) -> str:
         """What the numbers of an effect mean, in one sentence."""
-        return f"numbers: what the prediction loses in {self.unit} when the edge is taken away"
+        circles = "; circles: the same of a node" if self.nodes else ""
+        return f"numbers: what the prediction loses in {self.unit} when the edge is taken away{circles}"
 
     def __str__(self) -> str:
         lines = [self.headline]

@@ -1,4 +1,4 @@
-"""A trained model for other programs: as a `.pt2` program of torch, as ONNX, or as a script of plain PyTorch and PyG."""
+"""A trained model for other programs: a `.pt2` program of torch, ONNX, or a script of plain PyTorch and PyG."""
 
 import io
 import json
@@ -224,4 +224,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
-

@@ -38,7 +38,7 @@ class FitSettings:
         time_limit: the seconds for all trainings together; None for no limit. The trainings share it equally, and each
             gets as many epochs as fit.
         seeds: how many networks are trained with the chosen settings, whose predictions are averaged; default: 1 with
-            the preset `fast`, 3 with `best`, and 3 with `good` where the data are a few thousand graphs, else 1.
+            the preset `fast`, 3 with `best`, and 1 or 3 with `good`: 3 where there are few graphs or few labels.
         seed: the seed of weights and batches. Equal settings and equal data give an equal model, unless a time limit
             cuts a training short.
         candidate: the name of the settings to begin from, one of those of `candidates`; default: as the preset says.
@@ -113,6 +113,7 @@ def _fit(task: Task, settings: FitSettings, workshop: Workshop) -> Model:
     seen = workshop.seen
     for note in seen.notes:
         workshop.say(note)
+    workshop.say("measuring the memory and the time that a training takes")
     plan = make_plan(workshop, chosen_candidates(seen, settings), settings.time_limit, trainings(settings, task))
     workshop.say(plan.told)
     tried = _try(plan, settings, workshop)

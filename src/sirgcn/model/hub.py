@@ -118,7 +118,5 @@ def _hub() -> Any:
     try:
         import huggingface_hub
     except ImportError as error:
-        raise ImportError(
-            "hub: huggingface_hub is not installed; type: pip install 'sirgcn[hub]'"
-        ) from error
+        raise ImportError("hub: huggingface_hub is not installed; type: pip install 'sirgcn[hub]'") from error
     return huggingface_hub

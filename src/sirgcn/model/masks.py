@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.explain import Explainer, GNNExplainer
+from torch_geometric.explain import Explainer
+from torch_geometric.explain.algorithm import GNNExplainer
 
 from sirgcn.engine.inference import call
 from sirgcn.model.removal import Neighbourhood, prepared_batch

@@ -47,6 +47,8 @@ def read_members(folder: Path, found: Any, data: bytes) -> tuple[Member, ...]:
         FolderError: weights are missing, too many, or of another shape.
     """
     path = folder / "model.safetensors"
+    if not isinstance(found, list) or not found:
+        raise FolderError(f"{folder / 'config.json'}: expected a list of at least one network")
     shapes = tensor_shapes(path, data)
     check_numbers(folder / "config.json", found, len(data), len(shapes))
     parts = [_parts(entry, f"members[{place}]") for place, entry in enumerate(found)]
@@ -61,8 +63,8 @@ def read_members(folder: Path, found: Any, data: bytes) -> tuple[Member, ...]:
                 got = shapes.get(f"{place}.{name}", "none")
                 raise FolderError(f"{path}: expected {place}.{name} of {wanted}, got {got}")
         known |= {f"{place}.{name}" for name in expected}
-    if not parts or set(shapes) != known:
-        raise FolderError(f"{path}: expected the weights of at least one network and no others")
+    if set(shapes) != known:
+        raise FolderError(f"{path}: expected the weights of the networks of config.json and no others")
     tensors = load_safetensors(data)
     return tuple(_member(config, step, place, tensors) for place, (config, step) in enumerate(parts))
 

@@ -63,11 +63,13 @@ def _of_member(member: Member, near: Neighbourhood, edges: Sequence[int]) -> tup
     hops = near.hops[near.graphs.edge_index[1, list(edges)]]
     # A message into a node of d hops is read d layers before the last one.
     layers = (len(seen) - 1 - hops).clamp(min=0).tolist()
-    messages, parts = torch.zeros(len(edges), seen[0][0].out_channels), torch.zeros(len(edges), seen[0][0].out_channels)
+    messages = torch.zeros(len(edges), seen[0][0].out_channels)
+    parts = torch.zeros_like(messages)
     for layer in set(layers):
         places = [place for place, own in enumerate(layers) if own == layer]
         index = torch.tensor([edges[place] for place in places])
-        messages[places], parts[places] = _in_layer(*seen[layer], near, index)
+        conv, h, edge = seen[layer]
+        messages[places], parts[places] = _in_layer(conv, h, edge, near, index)
     return messages, parts, layers
 
 
@@ -89,9 +91,7 @@ def _inputs_of_layers(member: Member, near: Neighbourhood) -> list[tuple[SIRConv
     return [seen[id(layer)] for layer in layers]
 
 
-def _in_layer(
-    conv: SIRConv, h: Tensor, edge: Any, near: Neighbourhood, index: Tensor
-) -> tuple[Tensor, Tensor]:
+def _in_layer(conv: SIRConv, h: Tensor, edge: Any, near: Neighbourhood, index: Tensor) -> tuple[Tensor, Tensor]:
     """The messages of edges in a layer, and their difference from those to an average node."""
     source, target = near.graphs.edge_index[:, index]
     query = conv.lin_query(h).index_select(0, target)

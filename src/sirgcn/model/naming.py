@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -22,11 +22,126 @@ _ATOMS = (
 _BONDS = ("bond type", "stereo", "conjugated")
 _BOND_TYPES = ("single", "double", "triple", "aromatic", "other")
 
-_ELEMENTS = (
-    "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb Mo "
-    "Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os Ir Pt Au Hg Tl "
-    "Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh Fl Mc Lv Ts Og"
-).split()
+_ELEMENTS = [
+    "H",
+    "He",
+    "Li",
+    "Be",
+    "B",
+    "C",
+    "N",
+    "O",
+    "F",
+    "Ne",
+    "Na",
+    "Mg",
+    "Al",
+    "Si",
+    "P",
+    "S",
+    "Cl",
+    "Ar",
+    "K",
+    "Ca",
+    "Sc",
+    "Ti",
+    "V",
+    "Cr",
+    "Mn",
+    "Fe",
+    "Co",
+    "Ni",
+    "Cu",
+    "Zn",
+    "Ga",
+    "Ge",
+    "As",
+    "Se",
+    "Br",
+    "Kr",
+    "Rb",
+    "Sr",
+    "Y",
+    "Zr",
+    "Nb",
+    "Mo",
+    "Tc",
+    "Ru",
+    "Rh",
+    "Pd",
+    "Ag",
+    "Cd",
+    "In",
+    "Sn",
+    "Sb",
+    "Te",
+    "I",
+    "Xe",
+    "Cs",
+    "Ba",
+    "La",
+    "Ce",
+    "Pr",
+    "Nd",
+    "Pm",
+    "Sm",
+    "Eu",
+    "Gd",
+    "Tb",
+    "Dy",
+    "Ho",
+    "Er",
+    "Tm",
+    "Yb",
+    "Lu",
+    "Hf",
+    "Ta",
+    "W",
+    "Re",
+    "Os",
+    "Ir",
+    "Pt",
+    "Au",
+    "Hg",
+    "Tl",
+    "Pb",
+    "Bi",
+    "Po",
+    "At",
+    "Rn",
+    "Fr",
+    "Ra",
+    "Ac",
+    "Th",
+    "Pa",
+    "U",
+    "Np",
+    "Pu",
+    "Am",
+    "Cm",
+    "Bk",
+    "Cf",
+    "Es",
+    "Fm",
+    "Md",
+    "No",
+    "Lr",
+    "Rf",
+    "Db",
+    "Sg",
+    "Bh",
+    "Hs",
+    "Mt",
+    "Ds",
+    "Rg",
+    "Cn",
+    "Nh",
+    "Fl",
+    "Mc",
+    "Lv",
+    "Ts",
+    "Og",
+]
 
 
 @dataclass(frozen=True)
@@ -65,10 +180,7 @@ def _of_column(column: Column, inputs: Tensor) -> str:
         return ("false", "true", "other or missing")[int(inputs[0])]
     if column.gaps and bool(inputs[-1]):
         return "missing"
-    numbers = [
-        value * scale + mean
-        for value, mean, scale in zip(inputs.tolist(), column.mean, column.scale, strict=False)
-    ]
+    numbers = [float(number) for number in column.scaling.back(inputs.double().numpy()[: len(column.mean)])]
     if column.type == "boolean":
         return "true" if numbers[0] > 0.5 else "false"
     return ", ".join(f"{number:.4g}" for number in numbers)
@@ -83,6 +195,7 @@ class Names:
         graphs: the ids of the graphs; empty where there is one, or where they have numbers only.
         columns: the columns of the nodes.
         edge_columns: the columns of the edges.
+        graph_columns: the columns of the graphs.
         directed: whether the two directions of an edge are two edges.
         atoms: whether the nodes are atoms.
     """
@@ -91,9 +204,14 @@ class Names:
     graphs: Sequence[Any] = ()
     columns: tuple[NamedColumn, ...] = ()
     edge_columns: tuple[NamedColumn, ...] = ()
+    graph_columns: tuple[NamedColumn, ...] = ()
     directed: bool = True
     atoms: bool = False
     rows: dict[str, list[int]] = field(default_factory=dict)
+
+    def of(self) -> dict[Literal["nodes", "edges", "graph"], tuple[NamedColumn, ...]]:
+        """The columns of nodes, edges and graphs."""
+        return {"nodes": self.columns, "edges": self.edge_columns, "graph": self.graph_columns}
 
     def node(self, graphs: Graphs, node: int, first: int = 0) -> str:
         """The name of a node; of an atom its element and its number in the molecule, counted from 1."""
@@ -131,7 +249,8 @@ class Names:
                 return int(row)
             raise ValueError(f"row: expected a number of a row from 0 to {count - 1}, got {row}")
         known = list(self.rows)
-        near = get_close_matches(str(row), known, n=3, cutoff=0.5) or known[:3]
+        begins = [name for name in known if name.lower().startswith(str(row).lower())]
+        near = begins[:3] or get_close_matches(str(row), known, n=3, cutoff=0.5) or known[:3]
         hint = f"; the nearest ids are {', '.join(near)}" if near else f"; rows have the numbers 0 to {count - 1}"
         raise ValueError(f"row: expected the id of a {level}, got {str(row)!r}{hint}")
 
@@ -144,8 +263,7 @@ def names_of(source: Inputs | Task | Graphs, preprocessing: Preprocessing | None
         preprocessing: what made the inputs from tables.
     """
     graphs, details = _parts(source)
-    nodes = details.get("ids") if details.get("ids") is not None else ()
-    graph_ids = details.get("graph_ids") if details.get("graph_ids") is not None else ()
+    nodes, graph_ids = (_given(details.get(name)) for name in ("ids", "graph_ids"))
     if preprocessing is None:
         preprocessing = details.get("preprocessing")
     is_molecule = _is_molecule(graphs, preprocessing)
@@ -155,8 +273,19 @@ def names_of(source: Inputs | Task | Graphs, preprocessing: Preprocessing | None
         known = () if preprocessing is None else preprocessing.edges
         edge_columns = _columns(graphs.edge_attr, known, is_molecule, True)
     directed = preprocessing.directed if preprocessing is not None else not _is_symmetric(graphs.edge_index)
-    names = Names(nodes, graph_ids, columns, edge_columns, directed, is_molecule, _rows(graphs, nodes, graph_ids))
+    graph_columns: tuple[NamedColumn, ...] = ()
+    if graphs.graph_attr is not None:
+        known = () if preprocessing is None else preprocessing.graphs
+        graph_columns = _columns(graphs.graph_attr, known, False, True, "graph")
+    rows = _rows(graphs, nodes, graph_ids)
+    names = Names(nodes, graph_ids, columns, edge_columns, graph_columns, directed, is_molecule, rows)
     return graphs, names
+
+
+def _given(ids: Any) -> Sequence[Any]:
+    """The ids, or none of them."""
+    found: Sequence[Any] = () if ids is None else ids
+    return found
 
 
 def _parts(source: Inputs | Task | Graphs) -> tuple[Graphs, dict[str, Any]]:
@@ -191,25 +320,26 @@ def _is_molecule(graphs: Graphs, preprocessing: Preprocessing | None) -> bool:
 
 
 def _columns(
-    inputs: Tensor, columns: tuple[Column, ...], is_molecule: bool, of_edges: bool
+    inputs: Tensor, columns: tuple[Column, ...], is_molecule: bool, of_edges: bool, name: str = "x"
 ) -> tuple[NamedColumn, ...]:
     if is_molecule:
-        if of_edges:
-            return tuple(
-                NamedColumn(name, place, values=_BOND_TYPES if place == 0 else ()) for place, name in enumerate(_BONDS)
-            )
-        elements = (*_ELEMENTS, "?")
-        return tuple(
-            NamedColumn(name, place, values=elements if place == 0 else ()) for place, name in enumerate(_ATOMS)
-        )
+        return _of_bonds() if of_edges else _of_atoms()
     if columns:
         by_name = {column.name: column for column in columns}
-        return tuple(
-            NamedColumn(entry.name, entry.first, entry.width, by_name[entry.name]) for entry in input_columns(columns)
-        )
+        entries = input_columns(columns, one_hot=inputs.is_floating_point())
+        return tuple(NamedColumn(entry.name, entry.first, entry.width, by_name[entry.name]) for entry in entries)
     if _is_constant(inputs):
         return ()
-    return tuple(NamedColumn(f"x[{place}]", place) for place in range(inputs.size(1)))
+    return tuple(NamedColumn(f"{name}[{place}]", place) for place in range(inputs.size(1)))
+
+
+def _of_atoms() -> tuple[NamedColumn, ...]:
+    elements = (*_ELEMENTS, "?")
+    return tuple(NamedColumn(name, place, values=() if place else elements) for place, name in enumerate(_ATOMS))
+
+
+def _of_bonds() -> tuple[NamedColumn, ...]:
+    return tuple(NamedColumn(name, place, values=() if place else _BOND_TYPES) for place, name in enumerate(_BONDS))
 
 
 def _is_constant(inputs: Tensor) -> bool:
@@ -219,8 +349,9 @@ def _is_constant(inputs: Tensor) -> bool:
 
 def _is_symmetric(edge_index: Tensor) -> bool:
     """Whether every edge has a partner in the other direction."""
-    there = {(v, u) for v, u in edge_index.T.tolist()}
-    return all((u, v) in there for v, u in there)
+    source, target = edge_index
+    nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
+    return torch.equal((source * nodes + target).unique(), (target * nodes + source).unique())
 
 
 def reference_of(inputs: Tensor) -> Tensor:
@@ -232,3 +363,13 @@ def reference_of(inputs: Tensor) -> Tensor:
     [2]
     """
     return inputs.mean(0) if inputs.is_floating_point() else inputs.mode(0).values
+
+
+def references_of(graphs: Graphs) -> dict[Literal["nodes", "edges", "graph"], Tensor | None]:
+    """The rows that stand for no knowledge of nodes, edges and graphs."""
+    given: dict[Literal["nodes", "edges", "graph"], Tensor | None] = {
+        "nodes": graphs.x,
+        "edges": graphs.edge_attr,
+        "graph": graphs.graph_attr,
+    }
+    return {of: None if inputs is None or not len(inputs) else reference_of(inputs) for of, inputs in given.items()}

@@ -84,7 +84,7 @@ def predict(
     return frame_of(model, inputs, model.outputs(inputs.graphs), level)
 
 
-def read_inputs(model: Model, nodes: Any, edges: Any, **options: Any) -> Inputs:
+def read_inputs(model: Model, nodes: Any, edges: Any = None, **options: Any) -> Inputs:
     """New tables as graphs, read as those of the training were.
 
     Args:

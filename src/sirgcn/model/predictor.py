@@ -53,6 +53,7 @@ class Predictor(nn.Module):
         batch_size: int | None = None,
         pe: Tensor | None = None,
         edge_pe: Tensor | None = None,
+        graph_attr: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """The outputs of nodes, edges or graphs.
 
@@ -66,8 +67,11 @@ class Predictor(nn.Module):
             batch_size: the number of graphs.
             pe: the positional encoding of nodes; the walks of PyG's `AddRandomWalkPE` where the model has them.
             edge_pe: the same of edges.
+            graph_attr: the features of whole graphs.
         """
         given: dict[str, Any] = {"edge_attr": edge_attr, "pe": pe, "edge_pe": edge_pe}
+        if graph_attr is not None:
+            given["graph_attr"] = graph_attr
         if self.model.problem.level == "edge":
             given |= {"edge_label_index": edge_label_index, "edge_label_attr": edge_label_attr}
         outputs = []
@@ -125,6 +129,7 @@ def inputs_of(model: Model) -> tuple[str, ...]:
         "batch_size": _needs_batch(model),
         "pe": encodings_of(model)[0] > 0,
         "edge_pe": encodings_of(model)[1] > 0,
+        "graph_attr": schema.graph_features > 0,
     }
     return tuple(name for name, is_needed in needed.items() if is_needed)
 
@@ -181,6 +186,7 @@ def example_inputs(model: Model, nodes: int = 9, edges: int = 12, graphs: int = 
         "batch_size": graphs,
         "pe": torch.rand(nodes, encodings, generator=generator),
         "edge_pe": torch.rand(edges, edge_encodings, generator=generator),
+        "graph_attr": torch.randn(graphs, schema.graph_features, generator=generator),
     }
     return {name: made[name] for name in inputs_of(model)}
 

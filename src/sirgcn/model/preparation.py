@@ -1,6 +1,7 @@
 """What a network reads besides the columns of its graphs: walks, rows of sum 1, and whether it reads edges at all."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -42,7 +43,7 @@ class Preparation:
         """The graphs as the network reads them."""
         if self == Preparation():
             return graphs
-        changes: dict[str, torch.Tensor | None] = {}
+        changes: dict[str, Any] = {}
         if self.walks:
             changes["pe"] = random_walk(graphs, self.walks)
         if self.edge_walks:

@@ -35,6 +35,7 @@ class Neighbourhood:
         first: the number of the first node of this graph in all graphs.
         label_attr: the features of an explained edge.
         walks: the encodings for each preparation with walks, where walks may leave this part.
+        graph_attr: the features of an explained graph.
     """
 
     level: Level
@@ -47,6 +48,7 @@ class Neighbourhood:
     first: int
     label_attr: Tensor | None = None
     walks: dict[Preparation, Walks] = field(default_factory=dict)
+    graph_attr: Tensor | None = None
 
     def reaching(self) -> Tensor:
         """Which edges can change the prediction, bool `[edges]`."""
@@ -65,38 +67,47 @@ def neighbourhood_of(model: Model, graphs: Graphs, row: int) -> Neighbourhood:
         graphs: the inputs.
         row: the number of the node, edge or graph.
     """
-    level = graphs.level
     node_ptr, edge_ptr = graphs.pointers()
-    pointer = {"node": node_ptr, "edge": edge_ptr, "graph": torch.arange(len(graphs) + 1)}[level]
+    pointer = {"node": node_ptr, "edge": edge_ptr, "graph": torch.arange(len(graphs) + 1)}[graphs.level]
     number = int(torch.searchsorted(pointer, row, right=True)) - 1
-    first, first_edge = int(node_ptr[number]), int(edge_ptr[number])
+    start = int(node_ptr[number]), int(edge_ptr[number])
     batch = graphs.batch(torch.tensor([number]))
     whole = _graph(batch.x, batch.edge_index, batch.edge_attr, batch.get("pe"), batch.get("edge_pe"))
+    if graphs.level != "graph":
+        return _around(model, whole, graphs.level, row - int(pointer[number]), start)
+    nodes, edges = torch.arange(whole.num_nodes) + start[0], torch.arange(whole.num_edges) + start[1]
+    hops = torch.zeros(whole.num_nodes, dtype=torch.int64)
+    return Neighbourhood("graph", whole, (), nodes, edges, hops, 1, start[0], graph_attr=batch.get("graph_attr"))
+
+
+def _around(model: Model, whole: Graphs, level: Level, row: int, start: tuple[int, int]) -> Neighbourhood:
+    """The part of a graph around a node, or around the ends of an edge."""
+    ends = whole.edge_index[:, row] if level == "edge" else torch.tensor([row])
     reach = max(member.config.block.layers for member in model.members)
-    if level == "graph":
-        nodes, edges = torch.arange(whole.num_nodes), torch.arange(whole.num_edges)
-        return Neighbourhood(level, whole, (), nodes + first, edges + first_edge, torch.zeros_like(nodes), 1, first)
-    own = row - int(pointer[number])
-    ends = whole.edge_index[:, own] if level == "edge" else torch.tensor([own])
     hops = _hops(whole, ends, reach)
     is_near = torch.ones_like(hops, dtype=torch.bool) if _sees_all(model) else hops <= reach
     kept = is_near[whole.edge_index].any(0)
     held = is_near.index_fill(0, whole.edge_index[:, kept].flatten(), True)
     part, nodes, edges = _part(whole, held, kept)
-    walks = {}
-    for step in dict.fromkeys(member.preparation for member in model.members if member.preparation.walks):
-        made = step.apply(whole)
-        walks[step] = (
-            None if made.pe is None else made.pe[nodes],
-            None if made.edge_pe is None else made.edge_pe[edges],
-        )
     place = torch.full_like(hops, -1).index_copy(0, nodes, torch.arange(len(nodes)))
-    label_attr = whole.edge_attr[own : own + 1] if level == "edge" and whole.edge_attr is not None else None
+    label_attr = whole.edge_attr[row : row + 1] if level == "edge" and whole.edge_attr is not None else None
     if _sees_all(model):
         # Every message reaches the explained node by way of the graph.
         reach = int(hops.max()) + 1
-    local = tuple(place[ends].tolist())
-    return Neighbourhood(level, part, local, nodes + first, edges + first_edge, hops[nodes], reach, first, label_attr, walks)
+    numbers, local = (nodes + start[0], edges + start[1]), tuple(place[ends].tolist())
+    walks = _walks(model, whole, nodes, edges)
+    return Neighbourhood(level, part, local, *numbers, hops[nodes], reach, start[0], label_attr, walks)
+
+
+def _walks(model: Model, whole: Graphs, nodes: Tensor, edges: Tensor) -> dict[Preparation, Walks]:
+    """The encodings of the nodes and edges of a part, as they are in the whole graph."""
+    found: dict[Preparation, Walks] = {}
+    for step in dict.fromkeys(member.preparation for member in model.members if member.preparation.walks):
+        made = step.apply(whole)
+        found[step] = tuple(  # type: ignore[assignment]
+            None if rows is None else rows[index] for rows, index in ((made.pe, nodes), (made.edge_pe, edges))
+        )
+    return found
 
 
 def _graph(
@@ -144,6 +155,7 @@ class Change:
         x: other node features; None leaves them.
         edge_attr: other edge features; None leaves them.
         label_attr: other features of the explained edge; None leaves them.
+        graph_attr: other features of the graph; None leaves them.
     """
 
     edges: Tensor | None = None
@@ -151,6 +163,7 @@ class Change:
     x: Tensor | None = None
     edge_attr: Tensor | None = None
     label_attr: Tensor | None = None
+    graph_attr: Tensor | None = None
 
 
 @torch.no_grad()
@@ -205,25 +218,29 @@ def _batch(
     step: Preparation,
 ) -> Data:
     """The copies side by side, prepared for a network."""
-    parts = [graph for graph, _, _ in copies]
-    edge_index = torch.cat([graph.edge_index + start for graph, start in zip(parts, starts, strict=False)], dim=1)
-    edge_ptr = torch.tensor([0, *(graph.num_edges for graph in parts)]).cumsum(0)
-    y = torch.zeros(int(starts[-1]), dtype=torch.int64)
-    names = ("x", "edge_attr", "pe", "edge_pe")
-    tensors = {
-        name: torch.cat([getattr(graph, name) for graph in parts])
-        for name in names
-        if getattr(parts[0], name) is not None
-    }
-    graphs = Graphs(edge_index=edge_index, y=y, level="node", node_ptr=starts, edge_ptr=edge_ptr, **tensors)
-    batch = _prepared(near, copies, graphs, step)
+    batch = _prepared(near, copies, _side_by_side([graph for graph, _, _ in copies], starts), step)
+    if near.graph_attr is not None:
+        batch.graph_attr = torch.cat([_or(change.graph_attr, near.graph_attr) for change in changes])
     if near.level == "edge":
         source, target = near.ends
         batch.edge_label_index = torch.stack([starts[:-1] + source, starts[:-1] + target])
         if near.label_attr is not None and step.edges:
-            rows = [near.label_attr if change.label_attr is None else change.label_attr for change in changes]
-            batch.edge_label_attr = torch.cat(rows)
+            batch.edge_label_attr = torch.cat([_or(change.label_attr, near.label_attr) for change in changes])
     return batch
+
+
+def _or(changed: Tensor | None, own: Tensor) -> Tensor:
+    return own if changed is None else changed
+
+
+def _side_by_side(parts: Sequence[Graphs], starts: Tensor) -> Graphs:
+    """Graphs as one, whose nodes begin at these numbers."""
+    edge_index = torch.cat([graph.edge_index + start for graph, start in zip(parts, starts, strict=False)], dim=1)
+    edge_ptr = torch.tensor([0, *(graph.num_edges for graph in parts)]).cumsum(0)
+    names = [name for name in ("x", "edge_attr", "pe", "edge_pe") if getattr(parts[0], name) is not None]
+    tensors = {name: torch.cat([getattr(graph, name) for graph in parts]) for name in names}
+    y = torch.zeros(int(starts[-1]), dtype=torch.int64)
+    return Graphs(edge_index=edge_index, y=y, level="node", node_ptr=starts, edge_ptr=edge_ptr, **tensors)
 
 
 def _prepared(

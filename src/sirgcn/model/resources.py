@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -24,7 +25,8 @@ _COPIES = 6
 _BACKWARD = 1.6
 # What torch, scikit-learn and the reader of tables take before the first step.
 _BASE = 400 << 20
-_TIMED = 3
+# How many steps are timed, or fewer once that has taken so many seconds.
+_TIMED, _PATIENCE = 3, 10.0
 
 
 class TooLarge(RuntimeError):
@@ -82,9 +84,9 @@ def memory_of(network: nn.Module, task: Task, batch_size: int | None) -> Memory:
     if task.over == "graphs" and batch_size is not None:
         share = min(1.0, batch_size / len(graphs))
     sample = _sample(graphs)
-    kept = _kept_by_a_pass(network, task, sample)
+    # A copy, because a pass in training mode changes the statistics of norms.
+    kept = _kept_by_a_pass(deepcopy(network).train(), task, sample)
     per_node = kept / sample.num_nodes
-    # An evaluation reads more graphs at once, and keeps nothing: its largest tensors are smaller than a training pass.
     size = sum(tensor.numel() * tensor.element_size() for tensor in graphs.tensors().values())
     grouped = 6 * 8 * graphs.num_edges
     weights = sum(p.numel() * p.element_size() for p in network.parameters())
@@ -127,7 +129,7 @@ def seconds_per_epoch(network: nn.Module, task: Task, training: TrainConfig) -> 
     """
     trainer = Trainer(network, task, training)
     is_whole = task.over != "graphs"
-    steps = []
+    steps, began = list[float](), perf_counter()
     for place, batch in zip(range(_TIMED + 1), _repeated(task, training.batch_size), strict=False):
         started = perf_counter()
         trainer.step(batch)
@@ -136,6 +138,8 @@ def seconds_per_epoch(network: nn.Module, task: Task, training: TrainConfig) -> 
         # The first step also groups edges and allocates memory.
         if place:
             steps.append(perf_counter() - started)
+        if steps and perf_counter() - began > _PATIENCE:
+            break
     seconds = task.num_batches("train", training.batch_size) * sum(steps) / len(steps)
     return seconds if is_whole else seconds + _seconds_to_evaluate(trainer, task, training)
 
@@ -166,8 +170,8 @@ def _sample(graphs: Graphs) -> Graphs:
     edges = -(-graphs.num_edges * nodes // graphs.num_nodes)
     generator = torch.Generator().manual_seed(0)
     rows = {
-        name: tensor[:count]
-        for name, count in (("x", nodes), ("pe", nodes), ("edge_attr", edges), ("edge_pe", edges))
+        name: tensor[:count].clone()
+        for name, count in (("x", nodes), ("pe", nodes), ("edge_attr", edges), ("edge_pe", edges), ("graph_attr", 1))
         if (tensor := getattr(graphs, name)) is not None
     }
     count = {"node": nodes, "edge": edges, "graph": 1}[graphs.level]
@@ -192,13 +196,12 @@ def _kept_by_a_pass(network: nn.Module, task: Task, sample: Graphs) -> int:
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    is_training = network.training
-    network.eval()
-    state = torch.get_rng_state()
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.enable_grad(),
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+    ):
         output = call(network, sample.batch(), task.level)
-    torch.set_rng_state(state)
-    network.train(is_training)
     return sum(kept.values()) + output.numel() * output.element_size()
 
 

@@ -45,7 +45,7 @@ class Score:
     @property
     def unit(self) -> str:
         """What an effect is measured in."""
-        return self.model.problem.targets[0] if self.model.problem.sort == "numbers" else "log-odds"
+        return self.name if self.model.problem.sort == "numbers" else "log-odds"
 
 
 def score_of(model: Model, outputs: Tensor, target: str | None) -> Score:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ _TYPES = {
     "batch_size": "int",
     "pe": "Tensor",
     "edge_pe": "Tensor",
+    "graph_attr": "Tensor",
 }
 
 
@@ -108,14 +110,14 @@ def _without_unused(text: str) -> str:
     blocks = text.split("\n\n\n")
     while unused := [block for block in blocks if _is_unused(block, blocks)]:
         blocks = [block for block in blocks if block not in unused]
-    rest = "".join(block for block in blocks[1:])
-    lines = []
+    rest = "".join(blocks[1:])
+    lines: list[str] = []
     for line in blocks[0].splitlines():
         if line.startswith(("from torch_geometric", "import torch.nn.functional")):
             start, _, names = line.partition("import ")
-            used = [name for name in names.split(", ") if re.search(rf"\b{name.split(' as ')[-1]}\b", rest)]
-            line = f"{start}import {', '.join(used)}" if used else None
-        if line is not None:
+            used = [name for name in names.split(", ") if re.search(rf"(?<!\.)\b{name.split(' as ')[-1]}\b", rest)]
+            lines += [f"{start}import {', '.join(used)}"] if used else []
+        else:
             lines.append(line)
     return "\n\n\n".join(["\n".join(lines), *blocks[1:]])
 
@@ -237,30 +239,37 @@ def _edges(config: NetConfig) -> dict[str, Any]:
     return found | {"dim": config.block.channels, "table": is_table and not edges.pe_dim}
 
 
+def _hidden(config: NetConfig) -> tuple[int, ...]:
+    """The hidden widths of the head. Features of graphs need at least one hidden layer."""
+    if config.readout.graph_channels and not config.head.channels:
+        return (config.block.channels,)
+    return config.head.channels
+
+
 def _readout(config: NetConfig, joined: int) -> list[tuple[int, int, bool]]:
     """The linear layers of the readout: their widths, and whether they carry a bias."""
     widths = [joined, *[config.block.channels] * config.readout.layers]
-    if not config.head.channels:
+    if not _hidden(config):
         widths[-1] = config.out_channels
-    last = config.head.bias or bool(config.head.channels)
-    return _linears(widths, last)
+    return _linears(widths, config.head.bias or bool(_hidden(config)))
 
 
 def _head(config: NetConfig, joined: int) -> list[tuple[int, int, bool]]:
-    if not config.head.channels:
+    if not _hidden(config):
         return []
     width = config.block.channels if config.readout.layers else joined
-    return _linears([width, *config.head.channels, config.out_channels], config.head.bias)
+    beside = config.block.channels if config.readout.graph_channels else 0
+    return _linears([width + beside, *_hidden(config), config.out_channels], config.head.bias)
 
 
 def _linears(widths: list[int], last_bias: bool) -> list[tuple[int, int, bool]]:
-    pairs = list(zip(widths[:-1], widths[1:], strict=True))
+    pairs = list(pairwise(widths))
     return [(*pair, True if place < len(pairs) - 1 else last_bias) for place, pair in enumerate(pairs)]
 
 
 def _sir(config: NetConfig) -> dict[str, Any]:
     """The options of a `SIRConv` with their defaults."""
-    options = {
+    options: dict[str, Any] = {
         "aggr": "sum",
         "activation": "relu",
         "sigma_layers": 0,

@@ -4,11 +4,11 @@ Pieces are kept in a folder beside the output until all of them are there. A pie
 prediction that was killed goes on after its last piece, and no row is lost or doubled.
 """
 
-import csv
 import json
 import os
 import shutil
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -16,20 +16,25 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from sirgcn.data.molecules import molecule
 from sirgcn.data.tables import Inputs
-from sirgcn.data.tables.columns import Frame
+from sirgcn.data.tables.stream import Chunk, stream_tables
 from sirgcn.data.validate import DataError
 from sirgcn.engine.locks import held
 from sirgcn.files import write_atomic
 from sirgcn.model.fitted import Model
+from sirgcn.model.joining import count_new, join_known
 from sirgcn.model.members import weights_of
-from sirgcn.model.pieces import BadRow, Piece, has_pieces, read_pieces
 from sirgcn.model.predicting import check_ending, check_level, frame_of, frame_text, read_inputs, write_frame
 from sirgcn.spreadsheet import csv_text
 
 ROWS = 4096
-"""How many molecules are predicted at once."""
+"""How many molecules, or rows of nodes of many graphs, are predicted at once."""
+
+LARGE = 1 << 25
+"""From how many bytes on the files of many graphs are read piece by piece."""
+
+# A line on standard error in so many seconds.
+_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ def predict_files(
     strict: bool = False,
     say: Say | None = None,
     rows: int = ROWS,
+    large: int = LARGE,
 ) -> Written:
     """Predict for files, and write the predictions completely or not at all.
 
@@ -88,38 +94,46 @@ def predict_files(
         strict: whether bad rows and unknown categories stop the prediction. Otherwise bad rows are written to
             `bad_file(out)` with their reasons, and unknown categories count as other ones.
         say: called with a line of progress.
-        rows: how many molecules or graphs are predicted at once.
+        rows: how many molecules, or rows of nodes of many graphs, are predicted at once.
+        large: from how many bytes on the files of many graphs are read piece by piece.
     """
     check_ending(out)
     if level is not None:
         check_level(model, level)
     if not out.parent.is_dir():
         raise FileNotFoundError(f"{out}: expected a file in a folder that is there, got {out.parent}")
-    if model.preprocessing is not None and has_pieces(model.preprocessing, tables):
-        path = Path(tables["nodes"])
-        return _Stream(model, path, out, level, strict, say or (lambda text: None)).run(rows)
+    if is_streamed(model, tables, large):
+        return _Stream(model, tables, out, level, strict).run(rows, say or (lambda text: None))
     bad = bad_file(out)
     inputs = read_leniently(model, tables, bad, strict)
     frame = frame_of(model, inputs, model.outputs(inputs.graphs), level)
     if tables.get("known") is not None:
-        frame = frame
+        frame = frame.iloc[: count_new(model, tables)]
     write_frame(frame, out)
     return Written(len(frame), inputs.dropped, bad, inputs.unseen)
 
 
 class _Stream:
-    """A prediction of molecules, piece by piece, with a folder of the finished pieces beside the output."""
+    """A prediction piece by piece, with a folder of the finished pieces beside the output."""
 
-    def __init__(self, model: Model, path: Path, out: Path, level: float | None, strict: bool, say: Say) -> None:
-        self.model, self.path, self.out, self.level, self.strict, self.say = model, path, out, level, strict, say
+    def __init__(self, model: Model, tables: Mapping[str, Any], out: Path, level: float | None, strict: bool) -> None:
+        self.model, self.tables, self.out, self.level, self.strict = model, tables, out, level, strict
         self.work = out.with_name(f"{out.name}.work")
         self.ending = check_ending(out)
 
-    def run(self, rows: int) -> Written:
+    def run(self, size: int, say: Say) -> Written:
         """Predict what is left, and put the pieces together."""
         with held(self.work.with_name(f"{self.work.name}.lock")):
-            self._begin(rows)
-            found = list(self._pieces(rows))
+            self._begin(size)
+            found, told = self._finished(), time.monotonic()
+            start = found[-1]["end"] if found else 0
+            if start:
+                say(f"going on after {start:,} of them")
+            for chunk in self._chunks(size, start):
+                found.append(self._predict(len(found), chunk))
+                if time.monotonic() - told > _SECONDS:
+                    say(f"{chunk.end:,} read")
+                    told = time.monotonic()
             self._join(found)
             shutil.rmtree(self.work, ignore_errors=True)
         unseen: Counter[str] = Counter()
@@ -128,13 +142,13 @@ class _Stream:
         dropped = sum(piece["dropped"] for piece in found)
         return Written(sum(piece["rows"] for piece in found), dropped, bad_file(self.out), dict(unseen))
 
-    def _begin(self, rows: int) -> None:
+    def _begin(self, size: int) -> None:
         """Keep the pieces of the same prediction, and remove those of another one."""
-        status = self.path.stat()
+        files = {name: Path(path) for name, path in self.tables.items() if path is not None}
         about = {
             "weights": sha256(weights_of(self.model.members)).hexdigest(),
-            "file": [str(self.path.resolve()), status.st_size, status.st_mtime_ns],
-            "settings": [self.level, self.strict, rows, self.ending],
+            "files": {name: _identity(path) for name, path in files.items()},
+            "settings": [self.level, self.strict, size, self.ending],
         }
         of = self.work / "of.json"
         text = json.dumps(about).encode()
@@ -144,59 +158,46 @@ class _Stream:
         self.work.mkdir()
         write_atomic(of, text)
 
-    def _pieces(self, rows: int) -> Iterator[dict[str, Any]]:
-        """What is known of each piece, which is predicted if that is nothing."""
+    def _finished(self) -> list[dict[str, Any]]:
+        """What is known of the pieces that are there. The file that says so is written last."""
+        found: list[dict[str, Any]] = []
+        while (path := self._about(len(found))).exists():
+            found.append(json.loads(path.read_bytes()))
+        return found
+
+    def _chunks(self, size: int, start: int) -> Iterator[Chunk]:
         assert self.model.preprocessing is not None
-        done = 0
-        for number, piece in enumerate(read_pieces(self.path, self.model.preprocessing.missing, rows)):
-            path = self.work / f"{number:08d}.json"
-            if not path.exists():
-                write_atomic(path, json.dumps(self._predict(number, piece)).encode())
-            found: dict[str, Any] = json.loads(path.read_bytes())
-            done += found["rows"] + found["dropped"]
-            self.say(f"{done:,} rows")
-            yield found
+        return stream_tables(
+            self.model.preprocessing,
+            self.tables["nodes"],
+            self.tables.get("edges"),
+            graphs=self.tables.get("graphs"),
+            size=size,
+            start=start,
+            unknown="raise" if self.strict else "other",
+        )
 
-    def _predict(self, number: int, piece: Piece) -> dict[str, Any]:
-        """Write the predictions of a piece, and return what is to be known of it."""
-        if piece.bad and self.strict:
-            table, row, column, _, reason = piece.bad[0]
-            raise DataError(reason, column, table, row)
-        inputs, bad = self._read(piece)
-        rows, columns = 0, []
-        if inputs is not None:
-            frame = frame_of(self.model, inputs, self.model.outputs(inputs.graphs), self.level)
+    def _predict(self, number: int, chunk: Chunk) -> dict[str, Any]:
+        """Write the predictions of a chunk, and return what is to be known of it."""
+        if chunk.bad and self.strict:
+            table, row, column, value, reason = chunk.bad[0]
+            raise DataError(reason, column, table, row, value)
+        found: dict[str, Any] = {"rows": 0, "columns": [], "dropped": len(chunk.bad)}
+        if chunk.inputs is not None:
+            frame = frame_of(self.model, chunk.inputs, self.model.outputs(chunk.inputs.graphs), self.level)
             frame["id"] = frame["id"].map(str)
-            rows, columns = len(frame), list(frame.columns)
-            data = (
-                frame.to_parquet(index=False) if self.ending == "parquet" else frame_text(frame, header=False).encode()
-            )
+            found |= {"rows": len(frame), "columns": list(frame.columns)}
+            is_parquet = self.ending == "parquet"
+            data = frame.to_parquet(index=False) if is_parquet else frame_text(frame, header=False).encode()
             write_atomic(self._data(number), data)
-        if bad:
-            write_atomic(self._bad(number), csv_text(bad).encode())
-        unseen = {} if inputs is None else dict(inputs.unseen)
-        return {"rows": rows, "columns": columns, "dropped": len(bad), "unseen": unseen}
+        if chunk.bad:
+            write_atomic(self._bad(number), csv_text(chunk.bad).encode())
+        found |= {"end": chunk.end, "unseen": chunk.unseen}
+        write_atomic(self._about(number), json.dumps(found).encode())
+        return found
 
-    def _read(self, piece: Piece) -> tuple[Inputs | None, list[BadRow]]:
-        """The molecules of a piece, None if none can be read, and its bad rows."""
-        if self.strict:
-            return read_inputs(self.model, piece.frame, None, unknown="raise"), []
-        with tempfile.TemporaryDirectory() as folder:
-            noted = Path(folder) / "bad.csv"
-            try:
-                options = {"unknown": "other", "on_error": "skip", "dropped": noted}
-                inputs = read_inputs(self.model, piece.frame, None, **options)
-            except DataError:
-                bad = unreadable(self.model, piece.frame)
-                if len(bad) < len(piece.frame):
-                    raise
-                return None, _in_order(piece.bad + bad)
-            with noted.open(newline="", encoding="utf-8") as file:
-                found: list[BadRow] = [
-                    (table, int(row), column, value, reason)
-                    for table, row, column, value, reason in list(csv.reader(file))[1:]
-                ]
-            return inputs, _in_order(piece.bad + found)
+    def _about(self, number: int) -> Path:
+        return self.work / f"{number:08d}.json"
 
     def _data(self, number: int) -> Path:
         return self.work / f"{number:08d}.{self.ending}"
@@ -206,27 +207,50 @@ class _Stream:
 
     def _join(self, found: list[dict[str, Any]]) -> None:
         """Put the pieces together into the output, and the bad rows into the file beside it."""
-        bad = bad_file(self.out)
-        part = self.work / "bad.part"
-        with part.open("wb") as file:
-            file.write(csv_text([("table", "row", "column", "value", "reason")]).encode())
-            for number, piece in enumerate(found):
-                if piece["dropped"]:
-                    file.write(self._bad(number).read_bytes())
-        if any(piece["dropped"] for piece in found):
-            part.replace(bad)
-        else:
-            bad.unlink(missing_ok=True)
-        part = self.work / "all.part"
         numbers = [number for number, piece in enumerate(found) if piece["rows"]]
+        self._join_bad([number for number, piece in enumerate(found) if piece["dropped"]])
         if not numbers:
-            raise DataError("expected at least one molecule, got none", "nodes", str(self.path))
+            raise DataError(f"expected a row that can be used, got none; see {bad_file(self.out)}", "nodes")
+        part = self.work / "all.part"
         files = [self._data(number) for number in numbers]
         if self.ending == "parquet":
             join_parquet(files, part)
         else:
             join_text(found[numbers[0]]["columns"], files, part)
         part.replace(self.out)
+
+    def _join_bad(self, numbers: list[int]) -> None:
+        bad = bad_file(self.out)
+        if not numbers:
+            bad.unlink(missing_ok=True)
+            return
+        part = self.work / "bad.part"
+        join_text(["table", "row", "column", "value", "reason"], [self._bad(number) for number in numbers], part)
+        part.replace(bad)
+
+
+def _identity(path: Path) -> list[Any]:
+    status = path.stat()
+    return [str(path.resolve()), status.st_size, status.st_mtime_ns]
+
+
+def is_streamed(model: Model, tables: Mapping[str, Any], least: int) -> bool:
+    """Whether tables are predicted piece by piece: files of molecules, and of many graphs if they are large.
+
+    Args:
+        model: the model.
+        tables: the arguments of `predict_files`.
+        least: from how many bytes on many graphs are read piece by piece. Their rows must then stand together.
+    """
+    given = [table for table in tables.values() if table is not None]
+    if model.preprocessing is None or tables.get("known") is not None:
+        return False
+    if not all(isinstance(table, str | Path) for table in given):
+        return False
+    roles = model.preprocessing.roles
+    if roles.smiles is not None:
+        return True
+    return roles.graph is not None and sum(Path(table).stat().st_size for table in given) >= least
 
 
 def join_text(columns: list[str], files: list[Path], out: Path) -> None:
@@ -249,26 +273,11 @@ def join_parquet(files: list[Path], out: Path) -> None:
             writer.write_table(parquet.read_table(path))
 
 
-def _in_order(bad: list[BadRow]) -> list[BadRow]:
-    return sorted(bad, key=lambda row: row[1])
-
-
-def unreadable(model: Model, frame: Frame) -> list[BadRow]:
-    """The rows of a table of molecules that are none, with the reason."""
-    assert model.preprocessing is not None
-    smiles = model.preprocessing.roles.smiles
-    assert smiles is not None
-    texts = frame.categories(frame.find("smiles", smiles))
-    return [
-        (frame.source, int(row), smiles, str(frame.value(smiles, place)), "expected a molecule as SMILES")
-        for place, (row, text) in enumerate(zip(frame.rows, texts, strict=True))
-        if text is None or molecule(text) is None
-    ]
-
-
 def read_leniently(model: Model, tables: Mapping[str, Any], bad: Path, strict: bool) -> Inputs:
     """Tables as graphs. Without `strict`, bad rows are written to a file, and unknown categories count as others."""
     given = {name: tables.get(name) for name in ("nodes", "edges", "graphs")}
+    if tables.get("known") is not None:
+        given |= join_known(model, tables)
     if strict:
         return read_inputs(model, **given, unknown="raise")
     with tempfile.TemporaryDirectory() as folder:

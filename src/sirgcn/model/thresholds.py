@@ -14,7 +14,8 @@ DECISIONS: tuple[Decision, ...] = get_args(Decision)
 def fit_threshold(probabilities: Tensor, target: Tensor, metric: Decision) -> float:
     """The threshold with the best value of a metric; of those that are level, the one nearest to one half.
 
-    Thresholds lie halfway between neighbouring probabilities, 0 and 1 included. Here F1 is that of class 1, not the mean over classes.
+    Thresholds lie halfway between neighbouring probabilities, 0 and 1 included. Here F1 is that of class 1, not the
+    mean over classes.
 
     Args:
         probabilities: of class 1, `[rows]`.

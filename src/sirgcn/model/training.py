@@ -16,9 +16,10 @@ from sirgcn.data.task import Task
 from sirgcn.engine.controls import rows_of
 from sirgcn.engine.environment import environment_of
 from sirgcn.engine.loop import Watcher
+from sirgcn.model.assessing import assess
 from sirgcn.model.calibration import calibrate, carve, outputs_of
-from sirgcn.model.controls import run_controls
-from sirgcn.model.evaluation import evaluate
+from sirgcn.model.card import card, report_html
+from sirgcn.model.controls import ControlSettings
 from sirgcn.model.fitted import Model
 from sirgcn.model.fitting import FitSettings, fit
 from sirgcn.model.folder import check_place, save
@@ -96,31 +97,10 @@ def train(task: Task, settings: TrainSettings | None = None) -> Model:
         "command": settings.command,
         "data": task.describe().to_dict(),
     }
-    model = replace(model, about=about)
-    if len(rows_of(task, "test")):
-        settings.say("evaluating the test part")
-        about["evaluation"] = evaluate(model, task, rows_of(task, "test")).to_dict()
-        if settings.controls:
-            about["controls"] = _controls(model, task, left, rows, settings)
-    return model
-
-
-def _controls(model: Model, task: Task, left: Task, rows: Tensor, settings: TrainSettings) -> list[dict[str, Any]]:
-    """The controls on the rows of the test part, as JSON values."""
-    tested = rows_of(task, "test")
-    outputs = outputs_of(model, task, tested)
-    if model.calibration is not None and model.problem.sort != "numbers":
-        outputs = model.calibration.scaled(outputs)
-    found = run_controls(
-        left,
-        outputs,
-        tested,
-        seed=settings.fit.seed,
-        smiles=task.details.get("smiles"),
-        calibration_rows=rows,
-        told=lambda title: settings.say(f"for comparison: {title}"),
-    )
-    return [one.to_dict() for one in found]
+    settings_of = {"settings": model.about.get("fit", {})}
+    controls = ControlSettings(seed=settings.fit.seed) if settings.controls else None
+    found = assess(model, left, rows, controls, settings.say)
+    return replace(model, about=about | settings_of | ({"evaluation": found} if found else {}))
 
 
 def train_into(task: Task, folder: Path, settings: TrainSettings) -> Model:
@@ -160,7 +140,7 @@ def pages_of(model: Model, task: Task | None = None) -> dict[str, bytes]:
         model: the model.
         task: the data with the test part that is predicted; None leaves the predictions out.
     """
-    pages: dict[str, bytes] = {}
+    pages = {"README.md": card(model).encode(), "report.html": report_html(model).encode()}
     if task is not None and len(rows_of(task, "test")):
         pages["predictions.csv"] = test_predictions(model, task).encode()
     return pages

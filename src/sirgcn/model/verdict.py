@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sirgcn.data.metrics import METRICS
 from sirgcn.data.task import Task
-from sirgcn.model.controls import ControlResult
+from sirgcn.model.controls import ControlResult, Difference
 from sirgcn.model.evaluation import Evaluation
 
 FEW = 30
@@ -78,27 +78,30 @@ def _value(control: ControlResult, metric: str, has_validation: bool) -> float:
 def _without(control: ControlResult, metric: str) -> str:
     found = control.differences[metric]
     if found.low > 0:
-        amount = _amount(found.gain, found.low, found.high, metric)
-        return f"The graph adds {amount} over the best model without it ({control.title})."
+        if METRICS[metric].maximise:
+            return f"The graph adds {_amount(found, metric)} over the best model without it ({control.title})."
+        title, amount = METRICS[metric].title, _numbers(found, metric)
+        return f"The graph lowers the {title} by {amount} against the best model without it ({control.title})."
     if found.high < 0:
-        amount = _amount(-found.gain, -found.high, -found.low, metric)
-        return f"A model without the graph is better: {control.title}, by {amount}."
-    amount = _amount(found.gain, found.low, found.high, metric)
+        return f"A model without the graph is better: {control.title}, by {_amount(_turned(found), metric)}."
     return (
         f"It cannot be told whether the graph helps: this model and the best one without the graph ({control.title}) "
-        f"differ by {amount}, which may be chance."
+        f"differ by {_amount(found, metric)}, which may be chance."
     )
 
 
 def _seeing(control: ControlResult, metric: str) -> str:
     found = control.differences[metric]
-    amount = _amount(found.gain, found.low, found.high, metric)
     if found.low > 0:
-        return f"It is better than the best simple model with the graph ({control.title}) by {amount}."
+        return f"It is better than the best simple model with the graph ({control.title}) by {_amount(found, metric)}."
     if found.high < 0:
-        amount = _amount(-found.gain, -found.high, -found.low, metric)
-        return f"A simple model with the graph is better: {control.title}, by {amount}."
+        return f"A simple model with the graph is better: {control.title}, by {_amount(_turned(found), metric)}."
+    amount = _amount(found, metric)
     return f"The best simple model with the graph ({control.title}) is about as good: it differs by {amount}."
+
+
+def _turned(found: Difference) -> Difference:
+    return Difference(-found.gain, -found.high, -found.low)
 
 
 def _others(controls: Sequence[ControlResult], named: tuple[ControlResult | None, ...], metric: str) -> list[str]:
@@ -107,18 +110,16 @@ def _others(controls: Sequence[ControlResult], named: tuple[ControlResult | None
     return [f"On the test part {' and '.join(found)} did better, too."] if found else []
 
 
-def _amount(gain: float, low: float, high: float, metric: str) -> str:
-    """A difference with its interval and the metric: in points of a share, in the units of other metrics.
+def _amount(found: Difference, metric: str) -> str:
+    """A difference with its interval and its metric. Shares are in points: hundredths of the whole."""
+    unit = "points of " if metric in _SHARES else "of "
+    return f"{_numbers(found, metric)} {unit}{METRICS[metric].title}"
 
-    The metric's errors are "lower" by an amount, so that a gain is always positive.
-    """
-    title = METRICS[metric].title
+
+def _numbers(found: Difference, metric: str) -> str:
     if metric in _SHARES:
-        return f"{100 * gain:.1f} [{100 * low:.1f}, {100 * high:.1f}] points of {title}"
-    what = title if METRICS[metric].maximise else f"less {title}"
-    if METRICS[metric].maximise:
-        return f"{gain:.3g} [{low:.3g}, {high:.3g}] of {what}"
-    return f"{gain:.3g} [{low:.3g}, {high:.3g}] {what}"
+        return f"{100 * found.gain:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+    return f"{found.gain:.3g} [{found.low:.3g}, {found.high:.3g}]"
 
 
 def embedding_map(

@@ -1,6 +1,5 @@
 """Messages with a value: the call of a backend and its autograd function."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,12 +10,12 @@ from sirgcn.ops import gated_operators
 from sirgcn.ops.activation import Activation
 from sirgcn.ops.backend import BACKENDS, GatedPasses
 from sirgcn.ops.calls import are_saved_tensors_hooked, is_plain_call, is_traced
-from sirgcn.ops.columns import empty_like_columns, join_columns, split_columns
+from sirgcn.ops.columns import empty_like_columns, split_columns
 from sirgcn.ops.door import opened
 from sirgcn.ops.gradients import once_differentiable
 from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.prepare import GATES, prepare
-from sirgcn.ops.reference import EdgeTerms, Ends, Gate, GatedSums, GradEnds, Needs, accumulation_dtype, cast
+from sirgcn.ops.reference import EdgeTerms, Ends, Gate, GradEnds, Needs, accumulation_dtype, cast
 from sirgcn.ops.split import Messages, SplitNeighbors
 
 
@@ -156,11 +155,16 @@ class _Gated(torch.autograd.Function):
         saved = (stacked, query, key, value, None, terms.edge, terms.edge_weight)
         wanted = ctx.needs_input_grad[:7]
         with torch.no_grad():
-            of_nodes = wanted[1:5] if stacked is None else (True,) * 4
-            found = gradients(
-                opened(grad), ends, sums, neighbors, terms, gate, passes(backend), (*of_nodes, *wanted[5:])
-            )
-            whole = None if stacked is None else join_columns([found[3], *found[:3]])  # type: ignore[list-item]
+            grad, whole = opened(grad), None
+            if not any((*wanted[:4], *wanted[5:])):
+                found: tuple[Tensor | None, ...] = (None, None, None, grad, None, None)
+            else:
+                whole, into = _matrices(stacked, ends)
+                if sums is None:
+                    sums = passes(backend).forward(ends._replace(start=None), neighbors, terms, gate, True)
+                needs = Needs(*wanted[5:])
+                of_edges = passes(backend).backward(grad, ends, sums, neighbors, terms, gate, needs, into)
+                found = (*into[:3], grad if into.start is None else into.start, *of_edges)
             grads = tuple(
                 None if g is None or not needed else cast(g, ends.query.dtype if tensor is None else tensor.dtype)
                 for g, tensor, needed in zip((whole, *found), saved, wanted, strict=True)
@@ -168,31 +172,19 @@ class _Gated(torch.autograd.Function):
         return *once_differentiable(grads, saved, "sir_aggregate"), None, None, None, None
 
 
+def _matrices(stacked: Tensor | None, ends: Ends) -> tuple[Tensor | None, GradEnds]:
+    """The gradient of the matrix of node terms, if they are columns of one, and the gradients of its columns.
+
+    Node terms that are columns of a matrix of the caller get gradients that lie side by side too.
+    """
+    dtype = accumulation_dtype(ends.query.dtype)
+    if stacked is not None:
+        whole = stacked.new_empty(stacked.shape, dtype=dtype)
+        return whole, GradEnds(*_ends_of(whole))
+    matrices = [ends.query, ends.key, ends.value, *([] if ends.start is None else [ends.start])]
+    return None, GradEnds(*empty_like_columns(matrices, dtype))
+
+
 def _ends_of(stacked: Tensor) -> Ends:
     start, query, key, value = stacked.chunk(4, dim=1)
     return Ends(query, key, value, start)
-
-
-def gradients(
-    grad: Tensor,
-    ends: Ends,
-    sums: GatedSums | None,
-    neighbors: Neighbors,
-    terms: EdgeTerms,
-    gate: Gate,
-    backend: GatedPasses,
-    wanted: Sequence[bool],
-) -> tuple[Tensor | None, ...]:
-    """The gradients of query, key, value, start, edge (or its table) and edge_weight.
-
-    Those of node terms that are columns of one matrix are columns of one matrix too.
-    """
-    if not any((*wanted[:3], *wanted[4:])):
-        return None, None, None, grad, None, None
-    if sums is None:
-        sums = backend.forward(ends._replace(start=None), neighbors, terms, gate, True)
-    matrices = ends if ends.start is not None else ends[:3]
-    into = empty_like_columns(matrices, accumulation_dtype(ends.query.dtype))  # type: ignore[arg-type]
-    of_nodes = GradEnds(*into)
-    of_edges = backend.backward(grad, ends, sums, neighbors, terms, gate, Needs(*wanted[4:]), of_nodes)
-    return *of_nodes[:3], grad if of_nodes.start is None else of_nodes.start, *of_edges

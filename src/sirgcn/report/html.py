@@ -33,7 +33,7 @@ def render_html(comparisons: Sequence[Comparison]) -> str:
     cells = [cell for comparison in comparisons for cell in comparison.cells]
     runs = [run for cell in cells for run in cell.all_runs]
     colours = _colours(cells)
-    style, script = (Markup(_read(name)) for name in ("report.css", "report.js"))
+    style, script = Markup(read_page("page.css") + read_page("report.css")), Markup(read_page("report.js"))
     return _template().render(
         comparisons=comparisons,
         cells=cells,
@@ -47,26 +47,32 @@ def render_html(comparisons: Sequence[Comparison]) -> str:
         newest=max((str(run.environment.get("date", "")) for run in runs), default=""),
         style=style,
         script=script,
-        style_hash=_hash(style),
-        script_hash=_hash(script),
+        style_hash=sha256_of_page(style),
+        script_hash=sha256_of_page(script),
     )
 
 
 @cache
 def _template() -> Template:
     page = Environment(
-        loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(read_page),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     page.filters |= {"figure": _figure, "time": _time, "count": _count}
     page.globals |= {"state_of": _state_of, "score_of": _score_of}
     return page.get_template("report.html")
 
 
-def _read(name: str) -> str:
+def read_page(name: str) -> str:
+    """The text of a template, a style or a script of the pages."""
     return (files("sirgcn.report") / "page" / name).read_text("utf-8")
 
 
-def _hash(text: str) -> str:
+def sha256_of_page(text: str) -> str:
+    """The hash of a style or a script, as the policy of a page names it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

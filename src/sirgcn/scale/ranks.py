@@ -4,6 +4,7 @@ import json
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-import sirgcn
 from sirgcn.data.splits import Part
 from sirgcn.data.task import Task
 from sirgcn.engine.checkpoint import packed, unpacked
@@ -170,7 +170,7 @@ def refuse_objective(model: nn.Module) -> None:
 def _versions() -> dict[str, Any]:
     """What the rounding of a rank depends on."""
     return {
-        "sirgcn": sirgcn.__version__,
+        "sirgcn": version("sirgcn"),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "instructions": torch.backends.cpu.get_cpu_capability(),

@@ -226,6 +226,11 @@ class Table:
 def read_text(data: bytes) -> Table:
     """Read a text file by RFC 4180, one character at a time."""
     data = data.removeprefix(b"\xef\xbb\xbf")
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        try:
+            data = data.decode("utf-16").encode("utf-8")
+        except UnicodeError:
+            raise Refused from None
     if b"\0" in data:
         raise Refused
     try:
@@ -237,6 +242,10 @@ def read_text(data: bytes) -> Table:
         raise Refused
     header, *rows = found
     names = [name.strip() for name in header]
+    counts = all(row[0] == str(place) for place, row in enumerate(rows))
+    if len(names) > 1 and names[0] == "" and "Unnamed: 0" not in names and counts:
+        # An index that pandas has written.
+        names[0] = "Unnamed: 0"
     if "" in names or len(set(names)) < len(names) or all(NUMBER.fullmatch(name) for name in names):
         raise Refused
     if any(len(row) != len(names) for row in rows):
@@ -478,13 +487,30 @@ def read_tables(nodes: Table, edges: Table, graphs: Table | None, directed: bool
         parts = [word for word, label in zip(words, labels, strict=True) if label is not None]
         if "train" not in parts or any(word is not None and word not in parts for word in words):
             raise Refused
-    columns = columns_of(nodes, {identity, graph, split} | ({"label"} if graphs is None else set()))
-    edge_columns = columns_of(edges, {first, second, within, split})
+    unused: set[str | None] = {split, "Unnamed: 0"}
+    if split is None:
+        # Columns with the words of a split are no features, whatever they are called.
+        unused |= {column for table in (graphs, nodes) if table is not None for column in split_like(table)}
+    columns = columns_of(nodes, unused | {identity, graph} | ({"label"} if graphs is None else set()))
+    edge_columns = columns_of(edges, {first, second, within} | unused)
     ranked_columns = [(column_type, [values[place] for place in order]) for column_type, values in columns]
     expected = Expected(
         adjacency, ranked_columns, labels, [ids[i] for i in order], ranked if graphs is not None else None, words
     )
     return expected, (edge_columns, pairs)
+
+
+def split_like(table: Table) -> set[str]:
+    """Return the columns of a table that hold train and another word of a split, and no other word."""
+    found = set()
+    for column, values in table.columns.items():
+        try:
+            words = {split_word(table, value) for value in values if not table.missing(value)}
+            if "train" in words and len(words) > 1 and type_of(table, column) == "categorical":
+                found.add(column)
+        except Refused:
+            continue
+    return found - {"label"}
 
 
 def has_twins(ids: list[tuple[int, str]]) -> bool:

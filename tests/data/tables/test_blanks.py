@@ -295,7 +295,7 @@ def test_an_id_that_differs_by_white_space_is_refused_for_it(tmp_path: Path, kno
     dropped = tmp_path / "dropped.csv"
     assert load(sources, on_error="skip", dropped=dropped).details["dropped"] == 1
     assert "white space alone" in dropped.read_text(encoding="utf-8")
-    with pytest.raises(DataError, match=r"got 'z'$"):
+    with pytest.raises(DataError, match=r"got 'z'; on_error='skip'"):
         load(nodes_and_edges([known, "b"], ("b", "z")))
 
 

@@ -103,7 +103,7 @@ def test_gzip_and_tabs_are_read(tmp_path: Path, reader: str) -> None:
         ('a,b\n5" disk,2\n', "columns", 1, "inside a field"),
         ('a,b\n1,"x\n2,"y"\n', "columns", 2, "inside a field"),
         (b"a,b\n1,2\n\xff,4\n", "columns", 2, "UTF-8, got byte 0xff"),
-        ("a,b\n1,2\n".encode("utf-16"), "columns", None, "zero byte"),
+        ("a,b\n1,2\n".encode("utf-16-le"), "columns", None, "zero byte"),
         (b"a,b\n1,\0\n", "columns", 1, "zero byte"),
     ],
 )

@@ -93,6 +93,19 @@ def apply_tables(
     """
     left_out = Dropped.of(on_error, dropped)
     source = Source(nodes, edges, graphs, preprocessing.missing, max_unpacked)
+    found = read_inputs(preprocessing, source, unknown, left_out, targets)
+    if dropped is not None:
+        left_out.write(Path(dropped))
+    return found
+
+
+def read_inputs(
+    preprocessing: Preprocessing, source: Source, unknown: Unknown, left_out: Dropped, targets: bool = False
+) -> Inputs:
+    """Return the tables of a source as graphs; `left_out` gets the rows that cannot be used.
+
+    All targets are missing unless `targets` is set.
+    """
     level = preprocessing.level
     found = read(
         source, level, vars(preprocessing.roles), preprocessing.directed, {}, left_out, False, preprocessing.molecules
@@ -107,8 +120,6 @@ def apply_tables(
         y = torch.full((rows,), -1)
     else:
         y = torch.full((rows, len(preprocessing.targets)), float("nan")).squeeze(1)
-    if dropped is not None:
-        left_out.write(Path(dropped))
     graphs_found = found.graphs(features, y, level)
     return Inputs(
         graphs_found,

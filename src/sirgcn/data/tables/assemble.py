@@ -16,6 +16,7 @@ from sirgcn.data.schema import Schema
 from sirgcn.data.splits import Split
 from sirgcn.data.tables.columns import ColumnType, Dropped, Frame
 from sirgcn.data.tables.features import Unknown, encode, vocabularies, width_of
+from sirgcn.data.tables.guess import find_smiles
 from sirgcn.data.tables.labels import Items
 from sirgcn.data.tables.preprocessing import Preprocessing
 from sirgcn.data.tables.read import Source, read_tables
@@ -54,6 +55,7 @@ class Read:
         name: the name of the source.
         atoms: the categories of atoms, if the source holds molecules.
         bonds: the categories of bonds, if the source holds molecules.
+        notes: for each file, what its reader did that the caller should know of.
     """
 
     items: Items
@@ -63,6 +65,7 @@ class Read:
     name: str
     atoms: Ints | None = None
     bonds: Ints | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def details(self) -> dict[str, Any]:
         """Return the ids and rows that lead from a result back to the tables."""
@@ -84,6 +87,7 @@ class Read:
         return {
             **{role: column for role, column in vars(self.roles).items() if column and given.get(role) is None},
             "directed": "yes" if self.directed else "no",
+            **{Path(source).name: said for source, said in self.notes.items()},
         }
 
     def features(self, preprocessing: Preprocessing, unknown: Unknown) -> Features:
@@ -171,23 +175,30 @@ def read(
     frames = [table for table in (tables.nodes, tables.graphs, tables.edges) if table is not None]
     if not frames:
         raise DataError("expected a table of nodes or of edges, got none", "nodes")
-    first, smiles = frames[0], given.get("smiles")
-    if smiles is not None:
-        smiles = first.find("smiles", smiles)
-    elif tables.edges is None:
-        smiles = known(first, ("smiles",))
+    first, smiles = frames[0], _smiles_column(frames[0], tables.edges, given.get("smiles"))
+    notes = {frame.source: "; ".join(frame.notes) for frame in frames if frame.notes}
     if smiles is not None:
         if tables.edges is not None or len(frames) > 1:
             raise DataError("expected only one table with a column of molecules", "edges")
+        if not asked and given.get("id") not in first.columns:
+            # New molecules need no ids: their rows name them.
+            given = {**given, "id": None}
         found = _read_molecules(first, smiles, given, dropped, _name(source))
-        return replace(found, items=_with_molecule_features(found.items, smiles, molecule_features))
+        return replace(found, notes=notes, items=_with_molecule_features(found.items, smiles, molecule_features))
     if molecule_features:
         raise DataError("expected none without a column of molecules", "molecule_features")
     roles = find_roles(tables, given, asked)
     if directed is None:
         directed = bool(tables.directed)
     structure = connect(tables, roles, directed, dropped)
-    return Read(Items(structure, tables.graphs), roles, directed, tables.splits, _name(source))
+    return Read(Items(structure, tables.graphs), roles, directed, tables.splits, _name(source), notes=notes)
+
+
+def _smiles_column(frame: Frame, edges: Frame | None, given: str | None) -> str | None:
+    """Return the column of molecules: the one that the caller names, the usual one, or one that looks like it."""
+    if given is not None:
+        return frame.find("smiles", given)
+    return None if edges is not None else known(frame, ("smiles",)) or find_smiles(frame)
 
 
 def _name(source: Source) -> str:

@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 
 from sirgcn.data.tables.numerals import NUMBER, Numerals, plainly
-from sirgcn.data.tables.text import ArrowText, Bools, Floats, Ints, Objects, PlainText, Text, as_text
+from sirgcn.data.tables.text import ArrowText, Bools, Floats, Ints, Objects, PlainText, Text, as_text, join_text
 from sirgcn.data.tables.typed import check_lengths, days, of_series, texts
 from sirgcn.data.validate import DataError
 from sirgcn.spreadsheet import csv_text
+from sirgcn.strict import nearest
 
 ColumnType = Literal["numeric", "boolean", "categorical", "list", "time"]
 """What a column holds."""
@@ -57,6 +58,7 @@ class Frame:
         missing: texts that stand for a missing value in a text file. Blanks do in every source.
         types: the types of columns, if the source or the caller gives them.
         index: the ids of the rows, if they are not in a column.
+        notes: what a reader did that the caller should know of, in words.
     """
 
     source: str
@@ -65,6 +67,7 @@ class Frame:
     missing: tuple[str, ...] = ()
     types: Mapping[str, ColumnType] = field(default_factory=dict)
     index: "pd.Index[Any] | None" = None
+    notes: tuple[str, ...] = ()
     _cache: dict[tuple[str, str], Any] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -86,7 +89,8 @@ class Frame:
         """Return a column name of the caller, or raise if there is no such column."""
         if name not in self.columns:
             known = ", ".join(map(repr, self.columns)) or "none"
-            raise DataError(f"expected a column of {self.source} ({known}), got {name!r}", argument, value=name)
+            hint = nearest(name, self.columns)
+            raise DataError(f"expected a column of {self.source} ({known}), got {name!r}{hint}", argument, value=name)
         return name
 
     def take(self, keep: Bools | Ints) -> "Frame":
@@ -313,6 +317,10 @@ MOST_DROPPED = 1_000_000
 """The largest number of rows that may be left out. If more rows are wrong, this is probably the wrong file."""
 
 
+LENIENT = "on_error='skip' with dropped=FILE leaves such rows out"
+"""The advice for a row that cannot be used."""
+
+
 @dataclass
 class Dropped:
     """Rows that cannot be used. They are refused or, if `lenient` is set, left out and listed here with the reason."""
@@ -331,7 +339,7 @@ class Dropped:
     def refuse(self, error: DataError) -> None:
         """Raise the error, or note its row."""
         if not self.lenient:
-            raise error
+            raise replace(error, message=f"{error.message}; {LENIENT}")
         if len(self.rows) >= MOST_DROPPED:
             raise replace(error, message=f"expected at most {MOST_DROPPED:,} rows to leave out; {error.message}")
         self.rows.append((error.source or "", error.row, error.field, str(error.value), error.message))
@@ -358,10 +366,27 @@ def check_names(source: str, names: Sequence[str]) -> None:
     seen = set()
     for place, name in enumerate(names, start=1):
         if not name:
-            raise DataError(f"expected a name for column {place}, got none", "header", source, value=name)
+            said = "; if it holds ids, call it id" if place == 1 else ""
+            raise DataError(f"expected a name for column {place}, got none{said}", "header", source, value=name)
         if name in seen:
             raise DataError(f"expected every name once, got {name!r} twice", "header", source, value=name)
         seen.add(name)
+
+
+def joined(frames: Sequence[Frame]) -> Frame:
+    """Return several pieces of one table, one below the other."""
+    first = frames[0]
+    if len(frames) == 1:
+        return first
+    columns = {name: _join_columns([frame.columns[name] for frame in frames]) for name in first.columns}
+    index = None if first.index is None else first.index.append([frame.index for frame in frames[1:]])  # type: ignore[misc]
+    return replace(first, columns=columns, rows=np.concatenate([frame.rows for frame in frames]), index=index)
+
+
+def _join_columns(parts: Sequence[Any]) -> Any:
+    if isinstance(parts[0], pd.Series):
+        return pd.concat(parts, ignore_index=True)
+    return join_text(parts) if _is_text(parts[0]) else np.concatenate(parts)
 
 
 def sort_names(names: Iterable[str]) -> list[str]:

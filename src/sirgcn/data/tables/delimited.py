@@ -16,6 +16,7 @@ import numpy as np
 from sirgcn.data.archives import open_gzip
 from sirgcn.data.tables import text
 from sirgcn.data.tables.columns import MOST_DROPPED, Dropped, Frame, check_names
+from sirgcn.data.tables.decode import as_utf8, check_utf8
 from sirgcn.data.tables.numerals import NUMBER
 from sirgcn.data.tables.text import Ints, Text, as_text
 from sirgcn.data.validate import DataError
@@ -39,12 +40,17 @@ def read_delimited(
     Rows are counted from 1 after the header, without blank lines. A .gz file may unpack to `limit` bytes.
     """
     source = str(path)
-    data = read_bytes(path, limit).removeprefix(b"\xef\xbb\xbf")
-    _check_bytes(source, data, delimiter)
+    data, notes = as_utf8(source, read_bytes(path, limit))
+    check_utf8(source, data)
+    delimiter, said = find_separator(data, delimiter)
+    _check_quotes(source, data, delimiter)
     header = next(filter(None, _records(data, delimiter)), None)
     if header is None:
         raise DataError("expected a header, got an empty file", "header", source)
     names = [name.strip() for name in header]
+    is_indexed = _has_index(names, data, delimiter)
+    if is_indexed:
+        names[0] = UNNAMED
     check_names(source, names)
     if as_text(names).matches(NUMBER).all():
         raise DataError(f"expected a header with the names of the columns, got {names}", "header", source)
@@ -55,7 +61,48 @@ def read_delimited(
         raise DataError(f"expected rows of {len(names)} fields, got: {error}", "columns", source) from None
     for row, count, line in ragged:
         dropped.refuse(DataError(f"expected {len(names)} fields, got {count}", "columns", source, row, line))
-    return Frame(source, dict(zip(names, columns, strict=True)), rows, missing)
+    if said:
+        columns, more = with_points(names, columns, missing)
+        notes = (*notes, *said, *more)
+    return Frame(source, dict(zip(names, columns, strict=True)), rows, missing, notes=notes)
+
+
+UNNAMED = "Unnamed: 0"
+"""The name that pandas gives to a first column without a name, which is an index that it wrote."""
+
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+
+# A number with a decimal comma, or a whole number. In a file that commas separate, such a text would be in quotes.
+_WITH_COMMA = r"[+-]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][+-]?[0-9]+)?"
+
+
+def find_separator(data: bytes, delimiter: str) -> tuple[str, tuple[str, ...]]:
+    """Return what separates the fields of the header, with a note if that is not what the file's name says."""
+    first = next(filter(bytes.strip, data.splitlines()), b"").decode("utf-8", "replace")
+    for other, words in _SEPARATORS.items():
+        if delimiter not in first and other in first:
+            return other, (f"fields separated by {words}",)
+    return delimiter, ()
+
+
+def _has_index(names: list[str], data: bytes, delimiter: str) -> bool:
+    """Return whether the first column has no name and counts the rows from 0, as an index of pandas does."""
+    if len(names) < 2 or names[0] or UNNAMED in names:
+        return False
+    rows = (record for record in _records(data, delimiter) if record)
+    next(rows)
+    return all(record[0] == str(number) for number, record in enumerate(rows))
+
+
+def with_points(names: list[str], columns: list[Text], missing: tuple[str, ...]) -> tuple[list[Text], list[str]]:
+    """Return the columns with decimal points where all numbers of a column have decimal commas, and notes on them."""
+    found, notes = list(columns), []
+    for place, (name, column) in enumerate(zip(names, columns, strict=True)):
+        here = ~column.isin(("", *missing))
+        if column.matches(f"{_WITH_COMMA}")[here].all() and column.matches(r".*,.*")[here].any():
+            found[place] = as_text([text.replace(",", ".") for text in column.objects()])
+            notes.append(f"decimal commas in {name!r}")
+    return found, notes
 
 
 def read_bytes(path: Path, limit: int | None = None) -> bytes:
@@ -113,20 +160,13 @@ def _records(data: bytes, delimiter: str) -> Iterator[list[str]]:
     return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
-def _check_bytes(source: str, data: bytes, delimiter: str) -> None:
-    """Raise for bytes that are no UTF-8, and for quotes inside a field, whose meaning readers would guess."""
+def _check_quotes(source: str, data: bytes, delimiter: str) -> None:
+    """Raise for quotes inside a field, whose meaning readers would guess."""
 
     def refusal(message: str, place: int) -> DataError:
         # The header has no row number.
         return DataError(message, "columns", source, data.count(b"\n", 0, place) or None)
 
-    if (place := data.find(b"\0")) >= 0:
-        raise refusal("expected text in UTF-8, got a zero byte", place)
-    try:
-        data.isascii() or data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        hint = "a frame of pandas.read_csv(encoding=...) will do"
-        raise refusal(f"expected text in UTF-8, got byte {data[error.start]:#04x}; {hint}", error.start) from None
     characters = np.frombuffer(b"\n" + data + b"\n", np.uint8)
     quotes = np.flatnonzero(characters == ord('"'))
     opening, closing = quotes[::2], quotes[1::2]

@@ -22,6 +22,8 @@ from sirgcn.strict import expected_one_of, nearest
 TARGET_NAMES = ("y", "label", "target", "class")
 # If there are more different whole numbers than this, they are counts or amounts and not classes.
 MOST_CLASSES = 20
+# With more classes than that and fewer rows of each on average, nothing can be learned and tested.
+FEWEST_ROWS = 2
 
 TaskType = Literal["classification", "regression"]
 
@@ -166,7 +168,7 @@ def _level_of(target: Sequence[str], tables: Mapping[Level, Frame | None]) -> Le
 def _why_no_level(target: Sequence[str], columns: Mapping[Level, list[str]], holding: Sequence[Level]) -> str:
     if holding:
         return f"expected a column of one table, {' and '.join(holding)} tables have it: say level="
-    known = [f"{', '.join(names)} (of the {level} table)" for level, names in columns.items()]
+    known = [f"{', '.join(names)} (of the {level} table)" for level, names in columns.items() if names]
     names = [name for found in columns.values() for name in found]
     hint = nearest(target[0], names) if target else ""
     return f"expected a column of one table, got {', '.join(map(repr, target))}; there are {'; '.join(known)}{hint}"
@@ -190,7 +192,9 @@ def _usual_target(tables: Mapping[Level, Frame | None], level: Level | None) -> 
             found.append((name, column))
     if not found or (level is None and len(found) > 1):
         usual = ", ".join(TARGET_NAMES)
-        raise DataError(f"expected the target's column, or one of {usual}, got {len(found)} of them", "target")
+        columns = ", ".join(name for table in tables.values() if table is not None for name in table.columns)
+        remedy = f"; name it: target= with one of {columns}"
+        raise DataError(f"expected the target's column, or one of {usual}, got {len(found)} of them{remedy}", "target")
     where, column = found[0]
     return [column], level or where
 
@@ -205,7 +209,7 @@ def _levels_to_search(tables: Mapping[Level, Frame | None], level: Level | None)
 def _one_target(frame: Frame, name: str, level: Level, task: TaskType | None, metric: str | None) -> Labels:
     column_type = frame.type_of(name)
     if column_type is None:
-        raise frame.error("expected labels, got none", name)
+        raise frame.error("expected labels, got none; fill in the rows to learn from, or name another column", name)
     if column_type == "list":
         raise frame.error("expected one number or class in a row, got lists; several targets are several columns", name)
     inferred = {}
@@ -233,7 +237,9 @@ def _classes(frame: Frame, name: str, level: Level, metric: str | None, inferred
     texts = frame.categories(name)
     classes = sort_names({text for text in texts if text is not None})
     if len(classes) < 2:
-        raise frame.error(f"expected at least two classes, got {', '.join(classes) or 'none'}", name)
+        remedy = "a model needs rows of another class to learn from" if classes else "fill in the rows to learn from"
+        raise frame.error(f"expected at least two classes, got {', '.join(classes) or 'none'}; {remedy}", name)
+    _check_classes(frame, name, classes, int((texts != None).sum()))  # noqa: E711
     doubts, trimmed = frame.doubts(name), frame.trimmed(name)
     return Labels(
         level,
@@ -246,6 +252,14 @@ def _classes(frame: Frame, name: str, level: Level, metric: str | None, inferred
         {} if doubts is None else {name: doubts},
         {name: trimmed} if trimmed else {},
     )
+
+
+def _check_classes(frame: Frame, name: str, classes: Sequence[str], rows: int) -> None:
+    """Raise if there are more classes than the rows can teach."""
+    if len(classes) > MOST_CLASSES and rows < FEWEST_ROWS * len(classes):
+        got = f"got {len(classes):,} classes in {rows:,} rows"
+        remedy = "is this an id or a text? name another target, or say task='regression' for numbers"
+        raise frame.error(f"expected at least {FEWEST_ROWS} rows of a class on average, {got}; {remedy}", name)
 
 
 def _numbers(y: Tensor, names: tuple[str, ...], level: Level, metric: str | None, inferred: dict[str, str]) -> Labels:

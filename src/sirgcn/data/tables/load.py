@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from sirgcn.data.tables.features import input_columns
 from sirgcn.data.tables.labels import Labels, TaskType, find_labels
 from sirgcn.data.tables.preprocessing import Fitting, Preprocessing
 from sirgcn.data.tables.read import Source
-from sirgcn.data.tables.splits import find_splits
+from sirgcn.data.tables.splits import Found, find_splits
 from sirgcn.data.tables.structure import count_repeats
 from sirgcn.data.task import Task
 from sirgcn.strict import Count, checked
@@ -126,8 +127,8 @@ def load_tables(
     found = read(tables, level, given, directed, types or {}, left_out, True, molecule_features)
     labels = find_labels(found.items, [target] if isinstance(target, str) else list(target), level, task, metric)
     drawing = Drawing(draw, seed, fractions, folds, fold)
-    splits, split_columns, drawn = _splits(found, labels, split, drawing)
-    fitting = Fitting(found.items, labels, split_columns, standardise, draw == "inductive")
+    splits, drawn = _splits(found, labels, split, drawing)
+    fitting = Fitting(found.items, labels, drawn.columns, standardise, draw == "inductive")
     asked = {"features": features, "edge_features": edge_features, "graph_features": graph_features}
     columns = fitting.fit(splits[0], found.roles, asked, molecule_features)
     preprocessing = Preprocessing(
@@ -161,10 +162,10 @@ def load_tables(
             "columns": {table: input_columns(fitted, table == "graph") for table, fitted in columns.items()},
             **found.details(),
             "smiles": found.smiles(),
-            "inferred": {**found.inferred(given), **labels.inferred, "split": drawn},
+            "inferred": {**found.inferred(given), **labels.inferred, "split": drawn.words},
             "missing": fitting.missing,
             "trimmed": labels.trimmed | fitting.trimmed,
-            "doubts": labels.doubts | fitting.doubts,
+            "doubts": labels.doubts | fitting.doubts | dict(drawn.doubts),
             "left_out": fitting.left_out,
             "unseen": made_of.unseen,
             "self_loops": loops,
@@ -175,12 +176,10 @@ def load_tables(
     return loaded.as_inductive() if draw == "inductive" else loaded
 
 
-def _splits(
-    found: Read, labels: Labels, split: str | None, drawing: Drawing
-) -> tuple[tuple[Split, ...], frozenset[str], str]:
-    """Return the splits, the columns that they come from, and what was done in words."""
+def _splits(found: Read, labels: Labels, split: str | None, drawing: Drawing) -> tuple[tuple[Split, ...], Found]:
+    """Return the splits, and where the first of them comes from."""
     more = ", training sees neither the nodes of val and test nor their edges" if drawing.draw == "inductive" else ""
     if found.splits and split is None and not drawing.is_asked:
-        return found.splits, frozenset(), "masks of the source" + more
+        return found.splits, Found(found.splits[0], frozenset(), "masks of the source" + more)
     one = find_splits(found.items, labels, split, drawing, found.roles.smiles)
-    return (one.split,), one.columns, one.words + more
+    return (one.split,), replace(one, words=one.words + more)

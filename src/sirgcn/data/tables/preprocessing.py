@@ -16,7 +16,7 @@ from sirgcn.data.tables.columns import COLUMN_TYPES, MISSING, ColumnType, Droppe
 from sirgcn.data.tables.features import MAX_CATEGORIES, Column, Unknown, encode, fit_column
 from sirgcn.data.tables.labels import Items, Labels
 from sirgcn.data.tables.read import read_frame
-from sirgcn.data.tables.roles import Roles
+from sirgcn.data.tables.roles import ID_NAMES, Roles
 from sirgcn.data.tables.splits import training_rows
 from sirgcn.data.tables.text import WHITE, Bools
 from sirgcn.data.validate import DataError, check_choice
@@ -363,6 +363,9 @@ class Fitting:
 
     def _usable_type(self, frame: Frame, name: str, label: str, is_asked: bool) -> ColumnType | None:
         """Return the type of a column; None if the column is left out, for a reason that is noted."""
+        if name.lower() == ID_NAMES[-1] and not is_asked:
+            self.left_out[label] = "it is an index that pandas has written"
+            return None
         column_type = frame.type_of(name)
         if column_type is None:
             self.left_out[label] = "it is empty"

@@ -66,7 +66,7 @@ def read_tables(source: Source, level: Level | None, dropped: Dropped) -> Tables
 
 def _read_whole(nodes: Any, level: Level | None, limit: int | None) -> Tables | None:
     """Return the tables of an object or file that holds a whole graph; None for other sources."""
-    suffix = _suffix(nodes) if isinstance(nodes, str | os.PathLike) else None
+    suffix = suffix_of(nodes) if isinstance(nodes, str | os.PathLike) else None
     if suffix == ".graphml":
         return read_graphml(Path(nodes), limit)
     if suffix == ".npz":
@@ -87,17 +87,17 @@ def read_frame(source: Any, name: str, missing: tuple[str, ...], dropped: Droppe
     if isinstance(source, str | os.PathLike):
         return _read_file(Path(source), name, missing, dropped, limit)
     if hasattr(source, "__arrow_c_stream__"):
-        return _from_arrow(name, _pyarrow(name).table(source))
+        return from_arrow(name, _pyarrow(name).table(source))
     if hasattr(source, "__dataframe__"):
         _pyarrow(name)
         from pyarrow.interchange import from_dataframe
 
-        return _from_arrow(name, from_dataframe(source))
+        return from_arrow(name, from_dataframe(source))
     raise TypeError(f"{name}: expected a path, a data frame or a graph, got {type(source).__name__}")
 
 
 def _read_file(path: Path, name: str, missing: tuple[str, ...], dropped: Dropped, limit: int | None) -> Frame:
-    suffix = _suffix(path)
+    suffix = suffix_of(path)
     if suffix in DELIMITERS:
         return read_delimited(path, DELIMITERS[suffix], missing, dropped, limit)
     if suffix in PARQUET:
@@ -118,7 +118,7 @@ def read_parquet(path: Path, limit: int | None = None) -> Frame:
         raise replace(error, source=str(path)) from None
     except (ValueError, OSError, NotImplementedError) as error:  # pyarrow's errors are among them
         raise DataError(f"expected a Parquet file, got: {error}", "columns", str(path)) from None
-    return _from_arrow(str(path), table)
+    return from_arrow(str(path), table)
 
 
 def _in_pieces(file: Any, room: int) -> Any:
@@ -135,7 +135,7 @@ def _in_pieces(file: Any, room: int) -> Any:
     return text.pa.Table.from_batches(pieces, file.schema_arrow)
 
 
-def _from_arrow(source: str, table: Any) -> Frame:
+def from_arrow(source: str, table: Any) -> Frame:
     check_names(source, table.column_names)
     # Nullable types. Otherwise whole numbers with a gap would become floats, and large ids would change.
     widths = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
@@ -154,5 +154,5 @@ def _pyarrow(source: str) -> Any:
     return text.pa
 
 
-def _suffix(path: str | os.PathLike[str]) -> str:
+def suffix_of(path: str | os.PathLike[str]) -> str:
     return Path(path).with_suffix("").suffix.lower() if Path(path).suffix == ".gz" else Path(path).suffix.lower()

@@ -8,7 +8,8 @@ from sirgcn.data.tables.columns import Frame
 from sirgcn.data.validate import DataError
 from sirgcn.strict import check_arguments
 
-ID_NAMES = ("id", "node_id", "node", "nodeid")
+# The last one is an index that pandas has written, and holds the ids if no other column does.
+ID_NAMES = ("id", "node_id", "node", "nodeid", "unnamed: 0")
 GRAPH_NAMES = ("graph_id", "graph")
 END_NAMES = (
     ("source", "target"),
@@ -85,7 +86,8 @@ def find_roles(tables: Tables, given: Mapping[str, str | None], asked: bool = Tr
         return tables.roles
     nodes, edges, graphs = tables.nodes, tables.edges, tables.graphs
     if edges is None:
-        raise DataError("expected a table of edges, got none", "edges")
+        said = "a table of molecules needs none: smiles= names their column"
+        raise DataError(f"expected a table of edges, got none; {said}", "edges")
     source, destination = _ends(edges, given.get("source"), given.get("destination"))
     first = nodes if nodes is not None else edges
     graph = _named_or_known(first, "graph", given, GRAPH_NAMES)
@@ -118,7 +120,7 @@ def _key(graphs: Frame, graph: str | None, first: Frame) -> str | None:
 def _check_ids(argument: str, column: str | None, frame: Frame | None, names: Sequence[str]) -> None:
     """Raise for a table that has ids neither in a column nor in its index."""
     if frame is not None and column is None and frame.index is None:
-        expected = f"expected a column {', '.join(names)}, or its name as an argument, got none"
+        expected = f"expected a column {', '.join(names[:4])}, or its name as an argument, got none"
         raise DataError(expected, argument, frame.source)
 
 

@@ -40,6 +40,15 @@ class Scaling:
         """Return the scaled numbers `[rows, n]`; NaN stays NaN."""
         return (tamed(values, self.centre, self.spread) - self.mean) / self.scale
 
+    def back(self, scaled: Floats) -> Floats:
+        """Return the numbers that `of` scaled."""
+        found: Floats = scaled * self.scale + self.mean
+        if not len(self.spread):
+            return found
+        # Beyond this, sinh is infinite.
+        wild = np.sinh(np.clip(found, -700, 700)) * self.spread + self.centre
+        return np.where(self.spread > 0, wild, found)
+
 
 def tamed(values: Floats, centre: Floats, spread: Floats) -> Floats:
     """Return the numbers with their heavy tails drawn in, where they have any."""

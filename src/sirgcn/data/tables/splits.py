@@ -1,6 +1,7 @@
 """The split of a user's tables: read from a column, or drawn."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from sirgcn.data.tables.labels import Items, Labels
 from sirgcn.data.tables.roles import known
 from sirgcn.data.tables.text import Bools, Objects
 from sirgcn.data.validate import DataError
+from sirgcn.strict import nearest
 
 SPLIT_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -30,11 +32,13 @@ class Found:
         split: the split.
         columns: the columns that it was read from or drawn by; they are no features.
         words: what was done.
+        doubts: columns that may be a split that was meant, with what to do.
     """
 
     split: Split
     columns: frozenset[str]
     words: str
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_splits(items: Items, labels: Labels, split: str | None, drawing: Drawing, smiles: str | None = None) -> Found:
@@ -46,7 +50,7 @@ def find_splits(items: Items, labels: Labels, split: str | None, drawing: Drawin
     over = over_of(items, labels)
     labelled = _labelled(items, labels, over)
     if not labelled.any():
-        raise DataError("expected labels, got none", labels.names[0])
+        raise DataError("expected labels, got none; fill in the rows to learn from", labels.names[0])
     found = _find_column(items, over, split)
     if split is not None and drawing.is_asked:
         raise DataError("expected none beside split=, which names the column of the split", "draw")
@@ -54,9 +58,31 @@ def find_splits(items: Items, labels: Labels, split: str | None, drawing: Drawin
         one, words = draw_split(drawing, items, labels, over, labelled, smiles)
         # Also a column of a split that is not used: its words would tell a model the part of a row.
         columns = {drawing.column, None if found is None else found[1]} - {None}
-        return Found(one, frozenset(map(str, columns)), words)
+        similar = {} if drawing.is_asked else _similar_columns(items, over, labels.names)
+        return Found(one, frozenset(map(str, columns)) | set(similar), words, similar)
     frame, name = found
     return Found(_from_column(items, over, frame, name, labelled), frozenset([name]), f"column {name!r}")
+
+
+def _similar_columns(items: Items, over: Level, targets: Sequence[str]) -> dict[str, str]:
+    """Return the columns that hold the words of a split under another name, with what to do."""
+    found = {}
+    for table in _tables(items, over):
+        for name in table.columns:
+            words = set() if name in targets else _words_of(table, name)
+            parts = {SPLIT_NAMES.get(str(word).lower()) for word in words}
+            if "train" in parts and len(parts) > 1 and None not in parts:
+                found[name] = f"holds {', '.join(sorted(words))}: split={name!r} uses it as the split; it is no feature"
+    return found
+
+
+def _words_of(table: Frame, name: str) -> set[str]:
+    """Return the categories of a column; none if it holds something else, such as ids of any type."""
+    try:
+        is_categorical = table.type_of(name) == "categorical"
+    except DataError:
+        return set()
+    return set(table.categories(name)) - {None} if is_categorical else set()
 
 
 def _from_column(items: Items, over: Level, frame: Frame, name: str, labelled: Bools) -> Split:
@@ -67,7 +93,8 @@ def _from_column(items: Items, over: Level, frame: Frame, name: str, labelled: B
     masks = [(parts == part) & labelled for part in PARTS]
     for part, mask in zip(PARTS, masks, strict=True):
         if not mask.any() and (part == "train" or (parts == part).any()):
-            raise frame.error(f"expected labelled rows of {part}, got none", name, value=part)
+            remedy = f"write {part} into rows that have a target"
+            raise frame.error(f"expected labelled rows of {part}, got none; {remedy}", name, value=part)
     return Split.from_masks(*(torch.from_numpy(mask) for mask in masks))
 
 
@@ -111,7 +138,8 @@ def _find_column(items: Items, over: Level, split: str | None) -> tuple[Frame, s
             return items.frame(over, name), name
     if split is not None:
         columns = ", ".join(name for table in tables for name in table.columns)
-        raise DataError(f"expected a column of the {over}s ({columns}), got {split!r}", "split", value=split)
+        hint = nearest(split, [name for table in tables for name in table.columns])
+        raise DataError(f"expected a column of the {over}s ({columns}), got {split!r}{hint}", "split", value=split)
     return None
 
 

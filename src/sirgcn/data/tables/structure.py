@@ -1,5 +1,6 @@
 """The structure of graphs: ids become places, edges get their reverses, and graphs stand one after the other."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -77,7 +78,7 @@ def _ends(
 
     def refuse(column: str, wrong: Bools, expected: str, known: Text | None) -> None:
         if wrong.any():
-            hints = {} if known is None else _spaced(texts[column], known, wrong)
+            hints = {} if known is None else _near_ids(texts[column], known, wrong)
             dropped.note(edges, wrong & ~bad, column, f"expected {expected}", hints)
             np.logical_or(bad, wrong, out=bad)
 
@@ -99,6 +100,27 @@ def _spaced(text: Text, known: Text, wrong: Bools) -> dict[int, str]:
     near = (strange.positions(known) < 0) & (strange.stripped().positions(known.stripped()) >= 0)
     hint = "; another id differs from it by white space alone, and ids are compared as they stand"
     return dict.fromkeys(places[near].tolist(), hint)
+
+
+def _near_ids(text: Text, known: Text, wrong: Bools) -> dict[int, str]:
+    """Return a hint, by place, for the unknown ids that are written in another way than a known one."""
+    found = _spaced(text, known, wrong)
+    places = [place for place in np.flatnonzero(wrong).tolist() if place not in found]
+    if not places:
+        return found
+    plain = {_plain_id(name): name for name in reversed(known.objects().tolist())}
+    for place, name in zip(places, text.take(np.array(places)).objects().tolist(), strict=True):
+        near = plain.get(_plain_id(name))
+        if near is not None:
+            how = "letter case" if near.strip().lower() == name.strip().lower() else "the way a number is written"
+            found[place] = f"; there is {near!r}, which differs by {how}: write ids alike in both tables"
+    return found
+
+
+def _plain_id(name: str) -> str:
+    """Return an id in lower case, without zeros that say nothing about a number."""
+    bare = name.strip().lower()
+    return re.sub(r"^0+(?=[0-9])", "", re.sub(r"^([0-9]+)\.0*$", r"\1", bare))
 
 
 def _grouped(one: Structure, graph: Ints, graph_ids: Objects) -> Structure:
@@ -236,7 +258,7 @@ def _check_once(given: _Ids, key: Ints, scope: str) -> None:
         place = int(again.argmax())
         value = given.text.take(np.array([place])).objects()[0]
         row = int(given.frame.rows[np.argmax(key == key[place])])
-        message = f"expected every id once{scope}, got {value!r} in row {row} too"
+        message = f"expected every id once{scope}, got {value!r} in row {row} too; keep one of these rows"
         raise given.frame.error(message, given.columns[0] or "id", place, value)
 
 

@@ -132,9 +132,13 @@ class Study:
     def _make(self, trial: Any, objective: Objective) -> None:
         optuna = load_optuna()
         pruned: list[float] = []
+        # What the trial reported before it was interrupted.
+        known = next(one for one in self.study.get_trials(deepcopy=False) if one.number == trial.number)
+        reported = set(known.intermediate_values)
 
         def report(epoch: int, score: float) -> bool:
-            trial.report(score, epoch)
+            if epoch not in reported:
+                trial.report(score, epoch)
             if trial.should_prune():
                 pruned.append(score)
             return bool(pruned)

@@ -1,0 +1,89 @@
+"""`sirgcn tune`: search the settings for a user's own data."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sirgcn.cli import configured
+from sirgcn.cli.shared import AsJson, out, show
+from sirgcn.cli.train import Files, GraphsFile, SplitColumn, Target, TimeLimit
+
+CONFIG = "config.toml"
+"""The file in the folder of a study that trains with its best settings."""
+
+
+def tune(
+    files: Files,
+    target: Target = None,
+    out_: Annotated[Path, typer.Option("--out", "-o", help="The folder of the study.")] = Path("study"),
+    graphs: GraphsFile = None,
+    split: SplitColumn = None,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="How many settings are tried.")] = 30,
+    time_limit: TimeLimit = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the suggestions and the weights.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Search settings for your data (extra: sirgcn\\[tune]). Then train with: sirgcn train study/config.toml
+
+    Trials that fall behind end early. The validation part chooses, and the test part is not read.
+    The same command goes on where it was stopped, and with more trials it makes those that are left.
+
+    Example: sirgcn tune nodes.csv edges.csv --target label --trials 30 --out study
+    """
+    from sirgcn.cli.watching import Watching
+    from sirgcn.engine.search.suggesting import check_optuna
+    from sirgcn.model.tune import TuneSettings, read_tuned
+    from sirgcn.model.tune import tune as search
+
+    check_optuna()
+    configured.refuse_experiments(files)
+    asked = _asked(files, graphs, target, split)
+    limit = None if time_limit is None else configured.time_of(time_limit, "--time-limit")
+    with Watching() as watcher:
+        watcher.say("reading the tables")
+        task = asked.task()
+        made = search(task, out_, TuneSettings(trials, seed, limit), watcher)
+    best = read_tuned(out_)
+    _write_config(asked, best.candidate, best.network, best.train, out_)
+    if as_json:
+        print(json.dumps({"study": str(out_), "best": vars(best), "trials": [vars(one) for one in made]}))
+        return
+    sign = -1 if task.metric_function.maximise else 1
+    done = sorted((one for one in made if one.state == "done"), key=lambda one: sign * (one.score or 0.0))
+    rows = [(one.number + 1, f"{one.score:.4g}", _settings(one.settings)) for one in done[:10]]
+    show(("trial", task.metric, "settings"), rows, False)
+    ended = ", ".join(f"{sum(one.state == state for one in made)} {state}" for state in ("done", "pruned", "failed"))
+    out.print(f"{len(made)} trials: {ended}", markup=False)
+    out.print(f"train with the best: sirgcn train {out_ / CONFIG} --out model", markup=False, soft_wrap=True)
+
+
+def _asked(files: list[Path], graphs: Path | None, target: list[str] | None, split: str | None) -> configured.Asked:
+    if not configured.is_config(files):
+        return configured.from_files(files, graphs, target=target, split=split)
+    if graphs or target or split:
+        raise ValueError("--target, --graphs, --split: expected them in the section [data] of the file, got options")
+    return configured.from_toml(files[0])
+
+
+def _write_config(
+    asked: configured.Asked, candidate: str, network: dict[str, Any], train: dict[str, Any], folder: Path
+) -> None:
+    """Write the file with which `sirgcn train` uses the settings. Its paths are absolute."""
+    from sirgcn.files import write_atomic
+
+    data = {
+        name: str(Path(value).resolve()) if name in ("nodes", "edges", "graphs") else value
+        for name, value in asked.data.items()
+    }
+    fit = asked.fit | {"candidate": candidate, "network": network, "train": train}
+    text = configured.as_toml(replace(asked, data=data, fit=fit), {}, [])
+    write_atomic(folder / CONFIG, text.encode())
+
+
+def _settings(chosen: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {value:.2g}" if isinstance(value, float) else f"{name} {value}" for name, value in chosen.items()
+    )
