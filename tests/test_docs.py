@@ -2,12 +2,21 @@
 measured figure is typed by hand."""
 
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from torch.distributed.run import get_args_parser
+
+from sirgcn import cli
+from sirgcn.data.molecules import has_rdkit
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TUTORIALS = ROOT / "docs" / "tutorials"
+STEP = re.compile(r"^```(python|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 # Written from the records, run or quoted: generated blocks, code and formulas.
@@ -34,11 +43,54 @@ EXCEPTIONS = (
 )
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if BLOCK.search(page.read_text()) and page.parent != TUTORIALS],
+    ids=lambda page: page.name,
+)
 def test_the_python_blocks_of_a_page_run(page: Path) -> None:
     namespace: dict[str, object] = {}
     for block in BLOCK.findall(page.read_text()):
         exec(compile(block, page.name, "exec"), namespace)
+
+
+SHELL = re.compile(r"^```bash( cluster)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+RANKS = SHELL.findall((ROOT / "docs" / "distributed.md").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("block", [block for tag, block in RANKS if not tag])
+def test_a_launch_line_for_one_machine_runs(block: str) -> None:
+    command = shlex.split(block.replace("python", sys.executable, 1))
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("block", [block for tag, block in RANKS if tag])
+def test_a_launch_line_for_a_cluster_names_options_and_files_that_exist(block: str) -> None:
+    _, _, line = block.replace("\\\n", " ").partition("torchrun ")
+    words = [word.replace("FIRST_MACHINE", "machine") for word in shlex.split(line)]
+    given = get_args_parser().parse_args(words)
+    script = ROOT / given.training_script
+    assert all(f'"{word}"' in script.read_text("utf-8") for word in given.training_script_args if word[:2] == "--")
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in sorted(TUTORIALS.glob("*.md")) if page.stem != "index"], ids=lambda page: page.stem
+)
+def test_the_blocks_and_commands_of_a_tutorial_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if page.stem == "molecules" and not has_rdkit():
+        pytest.skip("needs RDKit")
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    for language, block in STEP.findall(page.read_text("utf-8")):
+        if language == "python":
+            exec(compile(block, page.name, "exec"), namespace)
+            continue
+        for line in block.splitlines():
+            monkeypatch.setattr("sys.argv", shlex.split(line))
+            with pytest.raises(SystemExit) as ended:
+                cli.main()
+            assert not ended.value.code, line
 
 
 def measured_figures(text: str, pattern: re.Pattern[str] = MEASURED) -> list[str]:

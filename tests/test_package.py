@@ -12,7 +12,16 @@ import pytest
 
 import sirgcn
 
-ROOMS = ("sirgcn", "sirgcn.ops", "sirgcn.nn", "sirgcn.data", "sirgcn.theory", "sirgcn.report", "sirgcn.testing")
+ROOMS = (
+    "sirgcn",
+    "sirgcn.ops",
+    "sirgcn.nn",
+    "sirgcn.data",
+    "sirgcn.theory",
+    "sirgcn.report",
+    "sirgcn.testing",
+    "sirgcn.model",
+)
 
 
 def in_new_process(code: str) -> str:

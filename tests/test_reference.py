@@ -16,7 +16,7 @@ PAGES = "".join((DOCS / page).read_text("utf-8") for page in ("api.md", "models.
 # The directives of Sphinx, such as `.. autoclass:: sirgcn.nn.SIRConv`.
 NAMES = re.findall(r"^\.\. auto(?:class|function|data):: (sirgcn\.[\w.]+)", PAGES, re.MULTILINE)
 MODULES = re.findall(r"^\.\. automodule:: (sirgcn\.[\w.]+)\n(?!   :no-members:)", PAGES, re.MULTILINE)
-ROOMS = ("nn", "ops", "data", "theory", "report", "bench", "testing")
+ROOMS = ("nn", "ops", "data", "theory", "report", "scale", "bench", "testing", "model")
 
 
 def documented_values(module: ModuleType) -> Iterator[str]:

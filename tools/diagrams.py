@@ -7,6 +7,7 @@ shows one of them; a test compares them with what is drawn here.
 import math
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -128,7 +129,7 @@ def project() -> dict[str, str]:
     return found
 
 
-DIAGRAMS = {
+DIAGRAMS: dict[str, Callable[[], str]] = {
     "message.svg": message,
     "rooms.svg": rooms,
     "badge-version.svg": lambda: badge("version", project()["version"]),

@@ -66,6 +66,18 @@ CHECKS = {
         ("tests/engine/killed.py", "{folder}", "200", "60", "1"),
         3600,
     ),
+    "ranks": Check(
+        "20 trainings on several ranks, of which one is killed at a random step: each ends in the weights of the whole "
+        "one; 50 launches of four ranks: each ends",
+        ("-m", "tests.scale.killed_ranks", "20", "50", "1"),
+        3600,
+    ),
+    "exchange": Check(
+        "the memory of a rank with sequential exchange, on a random graph with four ranks: at most 1.3 times that of "
+        "the part that it owns",
+        ("-m", "tests.scale.memory"),
+        1800,
+    ),
 }
 
 

@@ -148,3 +148,11 @@ def test_export_uploads_to_a_hub(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
         assert code == 0
         assert out.startswith(f"uploaded: {hub.address}/user/small")
         assert "model.safetensors" in hub.repositories["user/small"]
+
+
+@pytest.mark.parametrize("command", ["explain", "export"])
+def test_the_help_has_an_example_and_fits_a_screen(run: Run, command: str) -> None:
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert f"Example: sirgcn {command} model" in out
+    assert out.count("\n") < 50

@@ -84,10 +84,14 @@ def _write_docs(pages: list[Path], folder: Path) -> list[Path]:
     """Rewrite the marked parts of pages from all records of a folder, and return the pages that have changed."""
     from sirgcn.report import collisions, compare, defaults, read_runs, separation, tuned, write_docs
 
-    texts = tuned.texts([page.read_text("utf-8") for page in pages], folder) | defaults.texts(folder) | {
-        "collisions": collisions.markdown(collisions.read_record(folder)),
-        "separation": separation.markdown(separation.read_record(folder)),
-    }
+    texts = (
+        tuned.texts([page.read_text("utf-8") for page in pages], folder)
+        | defaults.texts(folder)
+        | {
+            "collisions": collisions.markdown(collisions.read_record(folder)),
+            "separation": separation.markdown(separation.read_record(folder)),
+        }
+    )
     return write_docs(pages, compare(read_runs(folder)), texts)
 
 

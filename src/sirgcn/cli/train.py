@@ -26,6 +26,7 @@ Preset = Annotated[str | None, typer.Option("--preset", metavar="NAME", help="fa
 TimeLimit = Annotated[str | None, typer.Option("--time-limit", metavar="TIME", help="For all trainings, such as 10m.")]
 Seeds = Annotated[int | None, typer.Option("--seeds", metavar="N", help="How many networks are averaged.")]
 SplitColumn = Annotated[str | None, typer.Option("--split", metavar="COL", help="It holds train, val, test.")]
+MetricName = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="What to choose by, such as f1.")]
 NoControls = Annotated[bool, typer.Option("--no-controls", help="Fit no simple models beside it.")]
 ShortJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 
@@ -39,6 +40,7 @@ def train(
     time_limit: TimeLimit = None,
     seeds: Seeds = None,
     split: SplitColumn = None,
+    metric: MetricName = None,
     no_controls: NoControls = False,
     as_json: ShortJson = False,
 ) -> None:
@@ -49,9 +51,9 @@ def train(
     configured.refuse_experiments(files)
     if configured.is_config(files):
         asked = configured.from_toml(files[0])
-        _refuse_beside_config(target, graphs, split)
+        _refuse_beside_config(target, graphs, split, metric)
     else:
-        asked = configured.from_files(files, graphs, target=target, split=split)
+        asked = configured.from_files(files, graphs, target=target, split=split, metric=metric)
     fit: dict[str, Any] = {"preset": preset, "seeds": seeds}
     if time_limit is not None:
         fit["time_limit"] = configured.time_of(time_limit, "--time-limit")
@@ -60,8 +62,8 @@ def train(
     _train(asked, out_, as_json)
 
 
-def _refuse_beside_config(target: list[str] | None, graphs: Path | None, split: str | None) -> None:
-    for name, value in (("--target", target), ("--graphs", graphs), ("--split", split)):
+def _refuse_beside_config(target: list[str] | None, graphs: Path | None, split: str | None, metric: str | None) -> None:
+    for name, value in (("--target", target), ("--graphs", graphs), ("--split", split), ("--metric", metric)):
         if value:
             raise ValueError(f"{name}: expected it in the section [data] of the file, got it as an option, too")
 

@@ -276,7 +276,7 @@ class _Ranges:
 
     def __init__(self, start: Tensor, length: Tensor) -> None:
         self.start, self.length = start, length
-        self.are_long = bool(length.sum() >= self.LONG * len(length))
+        self.are_long = len(length) > 0 and bool(length.sum() >= self.LONG * len(length))
 
     @functools.cached_property
     def entries(self) -> Tensor:

@@ -99,6 +99,7 @@ class Task:
         split: int = 0,
         generator: torch.Generator | None = None,
         start: int = 0,
+        share: tuple[int, int] = (0, 1),
     ) -> Iterator[Data]:
         """Yield the batches of a part, each a `Data` with `y` and the fields of `Graphs.batch`.
 
@@ -114,6 +115,8 @@ class Task:
             split: the number of the split.
             generator: draws a new order of the graphs; without it, they keep the order of the split.
             start: the number of the first batch. The batches before it are not built.
+            share: (r, n) for the r-th of n shares of every batch of graphs, which may have no graph. The shares of a
+                batch, one after the other, are the batch.
         """
         check_at_least(0, start=start)
         items = self._items(part, batch_size, split)
@@ -127,7 +130,7 @@ class Task:
             yield self._labelled(graphs.batch(), items if place is None else place[items])
             return
         for chunk in items.split(batch_size or len(items))[start:]:
-            yield self._labelled(self.graphs.batch(chunk), None)
+            yield self._labelled(self.graphs.batch(chunk.tensor_split(share[1])[share[0]]), None)
 
     def seen(self, split: int = 0) -> tuple[Graphs, Tensor | None]:
         """Return the graph that training sees, and the place in it of every node of `graphs`, -1 for unseen nodes.

@@ -89,9 +89,8 @@ class Checkpoints:
 
     def _save(self, state: dict[str, Any]) -> Path:
         number = max(self._numbers(), default=0) + 1
-        tensors: dict[str, Tensor] = {}
-        body = {"format": FORMAT, "of": self.of, "state": _flatten(state, tensors)}
-        data = dump_safetensors(tensors)
+        values, data = packed(state)
+        body = {"format": FORMAT, "of": self.of, "state": values}
         body["tensors_sha256"] = hashlib.sha256(data).hexdigest()
         body["sha256"] = _digest(body)
         path = self.folder / f"{number:08d}.json"
@@ -154,8 +153,7 @@ def read(path: Path) -> tuple[Any, dict[str, Any]]:
             raise CheckpointError(
                 f"{path.with_suffix('.safetensors')}: expected the content that was written, got another hash"
             )
-        state: dict[str, Any] = _restore(body["state"], load_safetensors(data))
-        return body.get("of"), state
+        return body.get("of"), unpacked(body["state"], data)
     except CheckpointError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -164,6 +162,24 @@ def read(path: Path) -> tuple[Any, dict[str, Any]]:
 
 def _digest(body: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def packed(state: dict[str, Any]) -> tuple[Any, bytes]:
+    """A state as JSON values that name its tensors, and these tensors as safetensors. Neither holds code.
+
+    >>> values, data = packed({"epoch": 3, "weights": torch.ones(2)})
+    >>> unpacked(values, data)
+    {'epoch': 3, 'weights': tensor([1., 1.])}
+    """
+    tensors: dict[str, Tensor] = {}
+    values = _flatten(state, tensors)
+    return values, dump_safetensors(tensors)
+
+
+def unpacked(values: Any, data: bytes) -> dict[str, Any]:
+    """The state that `packed` was given."""
+    state: dict[str, Any] = _restore(values, load_safetensors(data))
+    return state
 
 
 def _flatten(value: Any, tensors: dict[str, Tensor]) -> Any:

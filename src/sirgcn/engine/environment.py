@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import numpy as np
 import torch
 import torch_geometric
 
-import sirgcn
 from sirgcn.ops import backends, native
 from sirgcn.ops.backend import choose_backend
 
@@ -36,7 +36,7 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "libc": " ".join(platform.libc_ver()),
         "python": platform.python_version(),
-        "sirgcn": sirgcn.__version__,
+        "sirgcn": version("sirgcn"),
         "torch": torch.__version__,
         "torch_geometric": torch_geometric.__version__,
         "numpy": np.__version__,

@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 from sirgcn.data.graphs import Level
 from sirgcn.data.splits import Part
 from sirgcn.data.task import Task
+from sirgcn.engine.ranks import ALONE, Ranks
 
 
 def call(model: nn.Module, batch: Data, level: Level, graph: Any = None) -> Tensor:
@@ -49,6 +50,8 @@ class Inference:
         split: the number of the task's split.
         device: the device of the model.
         precision: `"bfloat16"` runs the model under autocast.
+        whole: gives the outputs of all rows of a single graph in an evaluation; None is one pass over the graph.
+        ranks: the processes that share the work.
     """
 
     def __init__(
@@ -58,8 +61,11 @@ class Inference:
         split: int,
         device: torch.device,
         precision: Literal["float32", "bfloat16"] = "float32",
+        ranks: Ranks = ALONE,
+        whole: Callable[[nn.Module, Task], Tensor] | None = None,
     ) -> None:
         self.model, self.task, self.split, self.device, self.precision = model, task, split, device, precision
+        self.ranks, self.whole = ranks, whole
         self._prepared: dict[int, Any] = {}
 
     def predict(self, batch: Data) -> tuple[Tensor, Tensor]:
@@ -70,18 +76,22 @@ class Inference:
         index = batch.get("index")
         return (output if index is None else output[index]), batch.y
 
-    def training_loss(self, batch: Data) -> Tensor:
-        """The loss of a batch that the model is trained on: its own objective, or the loss of the task."""
+    def training_loss(self, batch: Data) -> tuple[Tensor, int]:
+        """The loss of a batch that the model is trained on, its own objective or that of the task; and the rows in it.
+
+        The loss is that of the rows of all ranks.
+        """
         objective, loss = getattr(self.model, "objective", None), self.task.loss_function
         if objective is None:
-            return loss(*self.predict(batch))
+            output, target = self.ranks.gathered(*self.predict(batch))
+            return loss(output, target), len(target)
         batch = batch.to(self.device)
         rows = batch.get("index")
         if rows is None:
             rows = torch.arange(len(batch.y), device=self.device)
         with self._autocast():
             found: Tensor = objective(batch.x, self._graph(batch), rows, batch.y, loss)
-        return found
+        return found, len(batch.y)
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
@@ -91,6 +101,11 @@ class Inference:
         prepare: Callable[..., Any] | None = getattr(self.model, "prepare", None)
         if self.task.over == "graphs" or prepare is None:
             return batch.edge_index
+        if batch.get("n_id") is not None:
+            raise ValueError(
+                f"model: {type(self.model).__name__} prepares the whole graph once, "
+                "and cannot be trained on sampled batches"
+            )
         # By the number of nodes: training may see fewer of them than validation and test do.
         if len(batch.x) not in self._prepared:
             self._prepared[len(batch.x)] = prepare(batch.x, batch.edge_index)
@@ -107,8 +122,8 @@ class Inference:
 
     def _evaluate_batches(self, part: Part, batch_size: int | None) -> tuple[float, float]:
         outputs, targets, total, labels = [], [], 0.0, 0
-        for batch in self.task.batches(part, batch_size, self.split):
-            output, target = self.predict(batch)
+        for batch in self.ranks.batches(self.task, part, batch_size, self.split):
+            output, target = self.ranks.gathered(*self.predict(batch))
             count = self.task.loss_function.count_labels(target)
             total += float(self.task.loss_function(output, target)) * count
             labels += count
@@ -119,18 +134,40 @@ class Inference:
     def _evaluate_rows(self, parts: tuple[Part, ...]) -> dict[Part, tuple[float, float]]:
         """The parts of a single graph, which share one forward pass where they see the same nodes."""
         split = self.task.splits[self.split]
+        if self.whole is not None:
+            return self._evaluate_whole(parts)
         whole = tuple(part for part in parts if part != "train" or not self.task.unseen)
         found: dict[Part, tuple[float, float]] = {}
         if whole:
-            output, target = self.predict(self.task.graphs.batch())
+            output, target = self.predict(self.ranks.whole(self.task))
         for part in parts:
             if part in whole:
-                rows = getattr(split, part).to(self.device)
+                rows = self.ranks.places(getattr(split, part)).to(self.device)
                 found[part] = self._scores(output[rows], target[rows])
             else:
-                found[part] = self._scores(*self.predict(next(self.task.batches(part, split=self.split))))
+                batch = next(self.ranks.batches(self.task, part, None, self.split))
+                found[part] = self._scores(*self.predict(batch))
         return found
 
     def _scores(self, output: Tensor, target: Tensor) -> tuple[float, float]:
+        """The loss and the metric of the rows of all ranks."""
+        output, target = self.ranks.gathered(output, target)
         loss = float(self.task.loss_function(output, target))
         return loss, self.task.metric_function([output.float().cpu()], [target.cpu()])
+
+    def _evaluate_whole(self, parts: tuple[Part, ...]) -> dict[Part, tuple[float, float]]:
+        """The parts of a single graph, from outputs that every rank has for all rows."""
+        assert self.whole is not None
+        split = self.task.splits[self.split]
+        found: dict[Part, tuple[float, float]] = {}
+        with self._autocast():
+            outputs = self.whole(self.model, self.task).to(self.device)
+        for part in parts:
+            if part == "train" and self.task.unseen:
+                found[part] = self._scores(*self.predict(next(self.ranks.batches(self.task, part, None, self.split))))
+                continue
+            rows = getattr(split, part)
+            output, target = outputs[rows.to(self.device)], self.task.graphs.y[rows].to(self.device)
+            loss = float(self.task.loss_function(output, target))
+            found[part] = loss, self.task.metric_function([output.float().cpu()], [target.cpu()])
+        return found

@@ -19,6 +19,7 @@ from sirgcn.data.task import Task
 from sirgcn.engine.checkpoint import Checkpoints, random_state, set_random_state, weights_sha256
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.inference import Inference
+from sirgcn.engine.ranks import ALONE, Ranks
 from sirgcn.strict import ConfigError, read
 
 EVALUATED_AT_ONCE = 4
@@ -102,6 +103,10 @@ class Trainer:
         every: seconds between checkpoints. 0 writes a checkpoint after every step.
         should_stop: called after every step. If it returns True, the state is saved and `Interrupted` is raised.
         watcher: called after every epoch.
+        ranks: the processes that share the training, see `sirgcn.scale`. A batch is then shared by all of them, so that
+            their number changes nothing but the rounding and what dropout draws.
+        whole: gives the outputs of all rows of a single graph in an evaluation, as `sirgcn.scale.WholeGraph` does in a
+            bounded working set. None is one pass over the graph.
 
     >>> import torch
     >>> from sirgcn import SIRNet
@@ -125,12 +130,14 @@ class Trainer:
         every: float = 60.0,
         should_stop: Callable[[], bool] = lambda: False,
         watcher: Watcher | None = None,
+        ranks: Ranks = ALONE,
+        whole: Callable[[nn.Module, Task], Tensor] | None = None,
     ) -> None:
         config = read(TrainConfig, config, "config")
         self.model, self.task, self.config = model, task, config
         self.split, self.seed = _at_least_0(int, split, "split"), _at_least_0(int, seed, "seed")
         self.every, self.checkpoints = _at_least_0(float, every, "every"), checkpoints
-        self.should_stop, self.watcher = should_stop, watcher
+        self.should_stop, self.watcher, self.ranks = should_stop, watcher, ranks
         # Listed once: walking through all modules takes as long as a layer on a small batch.
         self.parameters = list(model.parameters())
         self.device = self.parameters[0].device
@@ -146,7 +153,7 @@ class Trainer:
         self.needs_train_loss = falls_by_train or config.early_on == "train" or config.stop_loss > 0
         self.state = _State()
         self.best_weights: dict[str, Tensor] = {}
-        self.inference = Inference(model, task, self.split, self.device, config.precision)
+        self.inference = Inference(model, task, self.split, self.device, config.precision, ranks, whole)
         # The state of the generator before it drew the order of the epoch's batches, to draw the same order again.
         self.order = self.generator.get_state()
 
@@ -159,7 +166,11 @@ class Trainer:
             NotFinite: the loss, a gradient or a weight became NaN or infinite.
         """
         check_validation(self.task, self.config, self.split)
-        if self.checkpoints is None:
+        with self.ranks.joined(self.model, self.task, self._identity):
+            return self._run_held()
+
+    def _run_held(self) -> Outcome:
+        if self.checkpoints is None or self.ranks.rank:
             return self._run()
         if self.checkpoints.of is None:
             # A copy: the caller may use its own object for another training next.
@@ -175,10 +186,11 @@ class Trainer:
         while state.epoch < self.config.epochs and not state.stopped:
             self._set_lr()
             for batch in self._rest_of_epoch():
+                self.ranks.seed_step(self.seed, state.epoch, state.step)
                 self.step(batch)
                 state.step += 1
                 state.seconds = time.perf_counter() - started
-                stop = self.should_stop()
+                stop = self.ranks.any(self.should_stop())
                 if stop or time.perf_counter() - saved >= self.every:
                     self._save(is_needed=stop)
                     saved = time.perf_counter()
@@ -202,7 +214,8 @@ class Trainer:
 
         The loss is the mean over batches, weighted by their labels. The parts of a single graph share one forward pass.
         """
-        return self.inference.evaluate(parts, self._eval_batch_size())
+        self.ranks.seed_step(self.seed, self.state.epoch, self.state.step)
+        return self.ranks.agreed(self.inference.evaluate(parts, self._eval_batch_size()))
 
     def predict(self, batch: Data) -> tuple[Tensor, Tensor]:
         """The model's output for the labelled rows of a batch, and their targets."""
@@ -219,17 +232,18 @@ class Trainer:
         """One step of AdamW on a batch. Raises `NotFinite` before a bad gradient reaches the weights."""
         if not self.model.training:
             self.model.train()
-        loss = self.inference.training_loss(batch)
+        loss, labels = self.inference.training_loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        self.ranks.sum_gradients(self.parameters)
         value = loss.item()
         if not math.isfinite(value):
             self._refuse(f"the loss is {value}")
         self._penalise()
         self._check_and_clip()
         self.optimizer.step()
-        self.state.loss_sum += value * len(batch.y)
-        self.state.loss_rows += len(batch.y)
+        self.state.loss_sum += value * labels
+        self.state.loss_rows += labels
 
     def _check_and_clip(self) -> None:
         total = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
@@ -323,7 +337,8 @@ class Trainer:
 
     def _rest_of_epoch(self) -> Iterator[Data]:
         self.generator.set_state(self.order)
-        return self.task.batches("train", self.config.batch_size, self.split, self.generator, start=self.state.step)
+        size, start = self.config.batch_size, self.state.step
+        return self.ranks.batches(self.task, "train", size, self.split, self.generator, start)
 
     def _refuse(self, what: str, step: str | None = None) -> None:
         step = step or f"step {self.state.step + 1}"
@@ -338,7 +353,7 @@ class Trainer:
 
     def _save(self, is_needed: bool = False) -> None:
         """Write a checkpoint. If that fails, warn, or raise the error if the checkpoint is needed."""
-        if self.checkpoints is None:
+        if self.checkpoints is None or self.ranks.rank:
             return
         state = {
             "state": dict(vars(self.state)),
@@ -357,7 +372,8 @@ class Trainer:
             warnings.warn(f"no checkpoint could be written; the training continues: {error}", stacklevel=2)
 
     def _resume(self) -> None:
-        found = None if self.checkpoints is None else self.checkpoints.load()
+        found = None if self.checkpoints is None or self.ranks.rank else self.checkpoints.load()
+        found = self.ranks.state_of_first(found)
         if found is None:
             return
         self.state = _State(**found["state"])

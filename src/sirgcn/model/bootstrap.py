@@ -5,6 +5,7 @@ A draw takes as many rows as there are, with repetition. It is kept as one weigh
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from sirgcn.strict import Count, Size, checked
 LEVEL = 0.95
 """The level of the intervals."""
 
-_WORK = 50_000_000  # weights of rows and classes that are looked at for one metric
+_WORK = 10_000_000  # weights of rows and classes that are looked at for one metric
 _AT_ONCE = 4_000_000  # numbers in one tensor of weights
 
 
@@ -45,12 +46,13 @@ class Score:
 
 @checked
 def draws_for(rows: Count, outputs: Size = 1) -> int:
-    """How many draws are made: 1,000, and down to 200 where there are very many rows.
+    """How many draws are made: 1,000, and down to 200 where there are many rows, to 100 with many classes besides.
 
-    >>> draws_for(1000), draws_for(1_000_000)
-    (1000, 200)
+    >>> draws_for(1000), draws_for(100_000), draws_for(100_000, 40)
+    (1000, 200, 100)
     """
-    return max(200, min(1000, _WORK // max(1, rows * outputs)))
+    least = 200 if rows * outputs <= _WORK / 10 else 100
+    return max(least, min(1000, _WORK // max(1, rows * outputs)))
 
 
 @checked
@@ -66,14 +68,23 @@ def draw_weights(rows: Count, draws: Size, seed: Count = 0, groups: Tensor | Non
     >>> [weights.sum(1).tolist() for weights in draw_weights(4, 2)]
     [[4.0, 4.0]]
     """
+    place = None if groups is None else groups.unique(return_inverse=True)[1]
+    units = rows if place is None else int(place.max()) + 1
+    for counts in _counts(units, draws, seed).split(max(1, _AT_ONCE // max(1, rows))):
+        weights = counts.double()
+        yield weights if place is None else weights[:, place]
+
+
+@lru_cache(maxsize=2)
+def _counts(units: int, draws: int, seed: int) -> Tensor:
+    """How often each unit is taken in each draw. Every metric of every model looks at the same draws, made once."""
     generator = torch.Generator().manual_seed(seed)
-    place = torch.arange(rows) if groups is None else groups.unique(return_inverse=True)[1]
-    units = int(place.max()) + 1 if rows else 0
-    for count in torch.full((draws,), 1).split(max(1, _AT_ONCE // max(1, rows))):
-        taken = torch.randint(units, (len(count), units), generator=generator)
-        weights = torch.zeros(len(count), units, dtype=torch.float64)
-        weights.scatter_add_(1, taken, torch.ones(taken.shape, dtype=torch.float64))
-        yield weights[:, place]
+    found = torch.zeros(draws, units, dtype=torch.uint8)
+    for row in found:
+        taken = torch.randint(units, (units,), generator=generator)
+        # One unit in a billion draws is taken more than a dozen times.
+        row += torch.bincount(taken, minlength=units).clamp_max(255).to(torch.uint8)
+    return found
 
 
 def score(metric: str, outputs: Tensor, target: Tensor, groups: Tensor | None = None, seed: int = 0) -> Score:
@@ -90,10 +101,16 @@ def score(metric: str, outputs: Tensor, target: Tensor, groups: Tensor | None = 
     >>> found.value, 40 < found.low < 49.5 < found.high < 60
     (49.5, True)
     """
-    of = METRICS[metric]
-    values = resampled(metric, outputs, target, groups, seed)
-    low, high = interval(values)
-    return Score(of.title, of([outputs], [target]), low, high, of.maximise)
+    return score_of(metric, METRICS[metric]([outputs], [target]), resampled(metric, outputs, target, groups, seed))
+
+
+def score_of(metric: str, value: float, draws: Tensor) -> Score:
+    """A metric with the interval of its draws.
+
+    >>> score_of("mae", 1.0, torch.ones(10)).high
+    1.0
+    """
+    return Score(METRICS[metric].title, value, *interval(draws), METRICS[metric].maximise)
 
 
 def interval(values: Tensor) -> tuple[float, float]:

@@ -15,15 +15,18 @@ from sirgcn.data.metrics import METRICS
 from sirgcn.data.molecules import has_rdkit
 from sirgcn.data.task import Task
 from sirgcn.engine.controls import boosting, boosting_on, rows_of
-from sirgcn.model.bootstrap import Score, interval, resampled
+from sirgcn.model.bootstrap import Score, interval, resampled, score_of
 from sirgcn.model.calibration import calibrate_outputs
-from sirgcn.model.evaluation import groups_of, plain, scores_of
+from sirgcn.model.evaluation import groups_of, plain, sample_scores
 from sirgcn.model.plain_models import fingerprints, linear, majority, network
 from sirgcn.model.problem import Problem
 from sirgcn.strict import Count, check_fields, check_name
 
 Sees = Literal["nothing", "columns", "graph"]
 """What a control knows: the targets alone, the columns of the row itself, or the graph too."""
+
+Sampled = Mapping[str, tuple[float, Tensor]]
+"""Each metric with its value in each draw of the rows."""
 
 MOST_COLUMNS = 100
 """The most columns of a row that boosting reads, before those of its neighbours; the training rows choose them."""
@@ -238,18 +241,20 @@ def run_controls(
     asked = Asked(task, settings.split, settings.seed, settings.seconds, smiles)
     suited = [name for name in settings.names or CONTROLS if CONTROLS[name].suits(asked)]
     problem = Problem.of(task)
+    target, groups = task.graphs.y[rows], groups_of(task, rows)
+    model = sample_scores(problem, outputs.double(), target, groups=groups, seed=settings.seed)
     found, started = [], time.perf_counter()
     for place, name in enumerate(suited):
         told(CONTROLS[name].title)
         # What one of them leaves is shared by those that follow.
         left = max(1.0, settings.seconds - (time.perf_counter() - started))
         share = replace(asked, seconds=left / (len(suited) - place))
-        found.append(_result(name, share, problem, outputs.double(), rows, calibration_rows))
+        found.append(_result(name, share, problem, model, rows, calibration_rows))
     return found
 
 
 def _result(
-    name: str, asked: Asked, problem: Problem, model: Tensor, rows: Tensor, calibration_rows: Tensor | None
+    name: str, asked: Asked, problem: Problem, model: Sampled, rows: Tensor, calibration_rows: Tensor | None
 ) -> ControlResult:
     control, task, started = CONTROLS[name], asked.task, time.perf_counter()
     title = "Mean" if name == "majority" and problem.sort == "numbers" else control.title
@@ -261,11 +266,11 @@ def _result(
     val = rows_of(task, "val", asked.split)
     validation = _value(problem.metric, every[val], task.graphs.y[val]) if len(val) else None
     if calibration_rows is not None and len(calibration_rows) and problem.sort != "numbers":
-        own = calibrate_outputs(problem.sort, every[calibration_rows], task.graphs.y[calibration_rows])
-        every = own.scaled(every)
-    outputs, target, groups = every[rows], task.graphs.y[rows], groups_of(task, rows)
-    scores = scores_of(problem, outputs, target, groups=groups, seed=asked.seed)
-    differences = {metric: difference(metric, model, outputs, target, groups, asked.seed) for metric in scores}
+        calibration = calibrate_outputs(problem.sort, every[calibration_rows], task.graphs.y[calibration_rows])
+        every = calibration.scaled(every)
+    own = sample_scores(problem, every[rows], task.graphs.y[rows], groups=groups_of(task, rows), seed=asked.seed)
+    scores = {metric: score_of(metric, *sampled) for metric, sampled in own.items()}
+    differences = {metric: _difference(metric, model[metric], own[metric]) for metric in own if metric in model}
     return ControlResult(name, title, control.sees, taken, validation, scores, differences)
 
 
@@ -295,9 +300,15 @@ def difference(
     >>> difference("accuracy", right, torch.zeros(100, 2), target).gain
     0.5
     """
-    of = METRICS[metric]
-    sign = 1.0 if of.maximise else -1.0
-    draws = [resampled(metric, outputs, target, groups, seed) for outputs in (model, control)]
-    low, high = interval(sign * (draws[0] - draws[1]))
-    gain = sign * (of([model.double()], [target]) - of([control.double()], [target]))
-    return Difference(gain, low, high)
+    value = METRICS[metric]
+    sampled = [
+        (value([outputs.double()], [target]), resampled(metric, outputs, target, groups, seed))
+        for outputs in (model, control)
+    ]
+    return _difference(metric, *sampled)
+
+
+def _difference(metric: str, model: tuple[float, Tensor], control: tuple[float, Tensor]) -> Difference:
+    """The difference of two values and of their draws, of which both have the same."""
+    sign = 1.0 if METRICS[metric].maximise else -1.0
+    return Difference(sign * (model[0] - control[0]), *interval(sign * (model[1] - control[1])))

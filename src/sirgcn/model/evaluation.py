@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sirgcn.data.metrics import METRICS
 from sirgcn.data.task import Task
-from sirgcn.model.bootstrap import Score, score
+from sirgcn.model.bootstrap import Score, resampled, score_of
 from sirgcn.model.calibration import Calibration, outputs_of
 from sirgcn.model.problem import Problem
 from sirgcn.model.slices import slices_of
@@ -136,7 +136,8 @@ def evaluate_outputs(
         outputs = calibration.scaled(outputs)
     decided = _decided(outputs, calibration)
     groups = groups_of(task, rows)
-    scores = scores_of(problem, outputs, target, decided=decided, groups=groups, seed=seed)
+    sampled = sample_scores(problem, outputs, target, decided=decided, groups=groups, seed=seed)
+    scores = {name: score_of(name, value, draws) for name, (value, draws) in sampled.items()}
     found = Evaluation(len(rows), problem.metric, scores)
     about: dict[str, Any] = {
         "coverage": _coverage(problem, outputs, target, calibration, level),
@@ -162,7 +163,7 @@ def metric_names(problem: Problem) -> tuple[str, ...]:
     return tuple(dict.fromkeys((problem.metric, *others)))
 
 
-def scores_of(
+def sample_scores(
     problem: Problem,
     outputs: Tensor,
     target: Tensor,
@@ -170,8 +171,10 @@ def scores_of(
     decided: Tensor | None = None,
     groups: Tensor | None = None,
     seed: int = 0,
-) -> dict[str, Score]:
-    """Every metric with its interval. A metric that these rows leave undefined is left out.
+) -> dict[str, tuple[float, Tensor]]:
+    """Every metric with its value in each draw of the rows. A metric that these rows leave undefined is left out.
+
+    Two models that are measured on the same rows have the same draws.
 
     Args:
         problem: what is predicted.
@@ -184,9 +187,8 @@ def scores_of(
     found = {}
     for name in metric_names(problem):
         own = decided if decided is not None and name in _DECIDED else outputs
-        if not _is_defined(name, own, target):
-            continue
-        found[name] = score(name, own, target, groups, seed)
+        if _is_defined(name, own, target):
+            found[name] = METRICS[name]([own], [target]), resampled(name, own, target, groups, seed)
     return found
 
 

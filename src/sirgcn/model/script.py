@@ -115,7 +115,7 @@ def _without_unused(text: str) -> str:
     for line in blocks[0].splitlines():
         if line.startswith(("from torch_geometric", "import torch.nn.functional")):
             start, _, names = line.partition("import ")
-            used = [name for name in names.split(", ") if re.search(rf"\b{name.split(' as ')[-1]}\b", rest)]
+            used = [name for name in names.split(", ") if re.search(rf"(?<!\.)\b{name.split(' as ')[-1]}\b", rest)]
             lines += [f"{start}import {', '.join(used)}"] if used else []
         else:
             lines.append(line)

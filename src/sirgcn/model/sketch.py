@@ -42,11 +42,16 @@ def sketch(
     place = {node: number for number, node in enumerate(nodes)}
     edges = tuple(DrawnEdge(place[v], place[u], effects.get((v, u)), links.directed) for v, u in dict.fromkeys(pairs))
     drawn = _nodes(near, name, nodes, _places(near, nodes, edges), of_nodes)
-    left = len(links) - len(effects)
-    note = f"{left:,} weaker edges have no number" if is_whole else f"{left:,} weaker edges are not drawn"
     # Names as short as those of atoms stand inside of their circles.
     is_short = near.level == "graph" and all(len(node.name) <= 4 for node in drawn)
-    return Drawing(drawn, edges, is_short, note if left else "")
+    return Drawing(drawn, edges, is_short, _note(len(links) - len(effects), is_whole))
+
+
+def _note(left: int, is_whole: bool) -> str:
+    """What is said of the edges without a number."""
+    if not left:
+        return ""
+    return f"{left:,} weaker edges {'have no number' if is_whole else 'are not drawn'}"
 
 
 def _places(near: Neighbourhood, nodes: Sequence[int], edges: Sequence[DrawnEdge]) -> Places:

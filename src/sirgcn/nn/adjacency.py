@@ -12,6 +12,7 @@ from sirgcn.ops import Neighbors
 from sirgcn.ops.checks import check_devices
 from sirgcn.ops.neighbors import check_edge_index
 from sirgcn.ops.parts import is_row_by_row
+from sirgcn.ops.split import SplitNeighbors
 
 # Any stands for SparseTensor, which is a class only if torch-sparse is installed.
 Graph: TypeAlias = Tensor | Neighbors | Any
@@ -65,6 +66,8 @@ def as_edge_index(graph: Graph, num_sources: int, num_targets: int) -> Tensor:
 
 def with_self_loops(graph: Graph, num_nodes: int) -> Neighbors:
     """The graph with a self-loop at every node; nodes that have one keep it, and repeated ones become one."""
+    if isinstance(graph, SplitNeighbors):
+        return graph.with_self_loops()
     edge_index, _ = add_remaining_self_loops(as_edge_index(graph, num_nodes, num_nodes), num_nodes=num_nodes)
     return Neighbors.from_edge_index(edge_index, num_nodes)
 

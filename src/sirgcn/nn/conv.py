@@ -227,7 +227,7 @@ class SIRConv(MessagePassing):
         if needs_propagate(self, SIRConv):
             edge_index = self._plain_edges(graph, key, query)
             query = in_context(self, query, source, edge_index)
-            out = self._propagate(query.expand(), key.expand(), edge_index, edge, edge_weight)
+            out = self._propagate(query.expand(), key.expand(), edge_index, edge, edge_weight, graph)
         else:
             neighbors = self._neighbors(graph, key, query)
             out = self._fused(in_context(self, query, source, neighbors), key, neighbors, edge, edge_weight)
@@ -281,20 +281,28 @@ class SIRConv(MessagePassing):
 
     def _plain_edges(self, graph: Graph, key: Rows, query: Rows) -> Tensor:
         """The edges as `propagate` reads them: `[2, E]` in the direction of `flow`."""
+        if self.context is not None and isinstance(graph, Neighbors) and graph.whole_degrees is not None:
+            raise ValueError("context: PyG's propagate does not know the degrees of the whole graph; use graph.alone()")
         if self.cached and not is_exporting():
             graph = self._neighbors(graph, key, query).edge_index
             graph = graph if self.flow == "source_to_target" else graph.flip(0)
         return as_edge_index(graph, key.shape[-2], query.shape[-2])
 
     def _propagate(
-        self, query: Tensor, key: Tensor, edge_index: Tensor, edge: EdgeAttr, edge_weight: Tensor | None
+        self,
+        query: Tensor,
+        key: Tensor,
+        edge_index: Tensor,
+        edge: EdgeAttr,
+        edge_weight: Tensor | None,
+        graph: Graph = None,
     ) -> Tensor:
         """PyG's own route, which builds the message of every edge: for explainers, hooks and exporters."""
         sizes = key.size(-2), query.size(-2)
         if isinstance(edge, tuple):
             edge = edge[0].index_select(0, edge[1])
         ends = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
-        target_weight, source_weight = degree_weights(self.reduction, ends, sizes, query.dtype)
+        target_weight, source_weight = degree_weights(self.reduction, ends, sizes, query.dtype, graph)
         weight = edge_weight
         if source_weight is not None:
             weight = source_weight if weight is None else weight * source_weight

@@ -24,6 +24,7 @@ from sirgcn.nn.encoder import PositionalEncoder, check_features, encoded_edges, 
 from sirgcn.nn.linear import Linear
 from sirgcn.nn.parts import EdgeConfig
 from sirgcn.nn.sharing import run_shared
+from sirgcn.ops import Neighbors
 from sirgcn.ops.activation import Sigma
 from sirgcn.ops.calls import is_compiling, is_exporting, is_touched
 from sirgcn.ops.checks import check_devices, check_range
@@ -254,6 +255,9 @@ class SIRNet(nn.Module):
 
     def _graph(self, edge_index: Graph, num_nodes: int) -> Graph:
         graph = edge_index if is_exporting() else as_neighbors(edge_index, num_nodes, num_nodes)
+        if self.conv.name != "sir" and isinstance(graph, Neighbors):
+            # The weights of a sample are known for our messages; other layers weigh what they see.
+            graph = graph.alone()
         return with_self_loops(graph, num_nodes) if self.self_loops else graph
 
     def _encoded_nodes(self, x: Tensor, pe: Tensor | None) -> Tensor:

@@ -12,7 +12,7 @@ from torch_geometric.nn.aggr.basic import MaxAggregation, SumAggregation
 from torch_geometric.utils import scatter
 
 from sirgcn.nn.slopes import is_fused
-from sirgcn.ops import rank_one_weights
+from sirgcn.ops import Neighbors, rank_one_weights
 from sirgcn.ops.calls import has_hooks, is_exporting, is_touched, is_transformed
 from sirgcn.ops.reference import accumulation_dtype
 
@@ -96,7 +96,7 @@ def _is_generated(propagate: object, cls: type) -> bool:
 
 
 def degree_weights(
-    reduction: str, ends: Tensor, sizes: tuple[int, int], dtype: torch.dtype
+    reduction: str, ends: Tensor, sizes: tuple[int, int], dtype: torch.dtype, graph: object = None
 ) -> tuple[Tensor | None, Tensor | None]:
     """The weights of a reduction: a_u of every target, and b_v of every edge's source; None where all are 1.
 
@@ -105,8 +105,12 @@ def degree_weights(
         ends: the source and the target of every edge, `[2, E]`.
         sizes: the numbers of source and target nodes.
         dtype: the dtype of the messages.
+        graph: the graph as it was given, which may be a sample of a larger one.
     """
     (source, target), (num_sources, num_targets) = ends, sizes
+    if isinstance(graph, Neighbors) and graph.whole_degrees is not None and reduction != "max":
+        of_target, of_source = graph.weights(reduction, accumulation_dtype(dtype))
+        return of_target, None if of_source is None else of_source.index_select(0, source)
     if reduction == "sym_in" and num_sources != num_targets:
         raise ValueError(
             f"reduce: sym_in weighs by in-degrees at both ends and needs one set of nodes, "

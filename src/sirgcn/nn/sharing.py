@@ -28,6 +28,7 @@ from sirgcn.ops.calls import is_plain_call, is_touched
 from sirgcn.ops.parts import is_in_place, is_row_by_row
 from sirgcn.ops.rows import Rows, look_up
 from sirgcn.ops.sharing import Kinds, weighted_batch_norm
+from sirgcn.ops.split import SplitNeighbors
 
 if TYPE_CHECKING:
     from sirgcn.nn.net import SIRNet
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 def run_shared(net: "SIRNet", x: Tensor, inputs: LayerInputs) -> Rows | None:
     """The output of all blocks, with equal rows computed once; None where rows cannot be shared."""
-    if not _can_share(net, x):
+    # Kinds of nodes are those of a whole graph.
+    if isinstance(inputs.graph, SplitNeighbors) or not _can_share(net, x):
         return None
     table, index = cast(CategoricalEncoder, net.encoder).table(x)
     rows, kinds = Rows(net.encoder_act(table), index), None

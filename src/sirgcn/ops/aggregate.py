@@ -16,6 +16,7 @@ from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.prepare import GATES, prepare
 from sirgcn.ops.reference import EdgeTerms, Needs, cast
 from sirgcn.ops.reference import forward as reference_forward
+from sirgcn.ops.split import Messages, SplitNeighbors
 
 
 def sir_aggregate(
@@ -63,6 +64,8 @@ def sir_aggregate(
     >>> sir_aggregate(h, h, path, value=10 * h).flatten().tolist()
     [0.0, 0.0, -30.0]
     """
+    if isinstance(neighbors, SplitNeighbors):
+        return neighbors.aggregate(Messages(query, key, edge, edge_weight, activation, reduce, backend, value))
     if value is not None:
         return gated_aggregate(query, key, value, neighbors, edge, edge_weight, activation, reduce, backend)
     if reduce == GATES:

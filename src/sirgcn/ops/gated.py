@@ -16,6 +16,7 @@ from sirgcn.ops.gradients import once_differentiable
 from sirgcn.ops.neighbors import Neighbors
 from sirgcn.ops.prepare import GATES, prepare
 from sirgcn.ops.reference import EdgeTerms, Ends, Gate, GradEnds, Needs, accumulation_dtype, cast
+from sirgcn.ops.split import Messages, SplitNeighbors
 
 
 def gated_aggregate(
@@ -46,6 +47,9 @@ def gated_aggregate(
     >>> gated_aggregate(zero, zero, h, path, start=10 * h).flatten().tolist()
     [10.0, 20.5, 41.0]
     """
+    if isinstance(neighbors, SplitNeighbors):
+        out = neighbors.aggregate(Messages(query, key, edge, edge_weight, activation, reduce, backend, value))
+        return out if start is None else out + start
     nodes = (query, key, value) if start is None else (query, key, value, start)
     call = prepare(nodes, neighbors, edge, edge_weight, activation, reduce, backend)
     gate = Gate(call.activation, reduce == GATES)
@@ -67,7 +71,7 @@ def gated_columns(
     >>> gated_columns(torch.tensor([[10.0, 0, 0, 1], [20, 0, 0, 2], [40, 0, 0, 4]]), path).flatten().tolist()
     [10.0, 20.5, 41.0]
     """
-    if stacked.requires_grad and torch.is_grad_enabled() and stacked.dim() == 2 and is_plain_call():
+    if not isinstance(neighbors, SplitNeighbors) and _has_one_gradient(stacked):
         start, query, key, value = parts = split_columns(stacked.detach(), 4)
         call = prepare((query, key, value, start), neighbors, edge, None, activation, reduce, None)
         # An edge term of another dtype promotes the columns to tensors of their own.
@@ -79,6 +83,11 @@ def gated_columns(
             return out
     start, query, key, value = split_columns(stacked, 4)
     return gated_aggregate(query, key, value, neighbors, edge, None, activation, reduce, None, start)
+
+
+def _has_one_gradient(stacked: Tensor) -> bool:
+    """Whether a gradient is wanted that can be written in one piece."""
+    return stacked.requires_grad and torch.is_grad_enabled() and stacked.dim() == 2 and is_plain_call()
 
 
 def _dispatch(ends: Ends, neighbors: Neighbors, terms: EdgeTerms, gate: Gate, backend: str) -> Tensor:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
@@ -53,6 +53,21 @@ class Grouping(NamedTuple):
         return torch.repeat_interleave(groups, self.ptr.diff(), output_size=self.node.numel())
 
 
+class WholeDegrees(NamedTuple):
+    """The degrees that the nodes of a sampled graph have in the whole graph, see `Neighbors.sampled_from`.
+
+    >>> WholeDegrees(torch.tensor([3, 0]), torch.tensor([1, 2])).to(torch.int32).into.dtype
+    torch.int32
+    """
+
+    into: Int[Tensor, " targets"]
+    out: Int[Tensor, " sources"]
+
+    def to(self, *args: Any, **kwargs: Any) -> "WholeDegrees":
+        """A copy on another device or of another dtype, arguments as `torch.Tensor.to`."""
+        return WholeDegrees(self.into.to(*args, **kwargs), self.out.to(*args, **kwargs))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Neighbors:
     """The graph as the aggregation reads it: N(u) for every target u, and its transpose for the backward pass.
@@ -71,6 +86,8 @@ class Neighbors:
     by_source: Grouping
     num_sources: int
     num_targets: int
+    # None where this is the whole graph.
+    whole_degrees: WholeDegrees | None = field(default=None, kw_only=True)
     # Degrees do not change, so the weights of one layer serve the next. The versions show an in-place change of them.
     _weights: dict[tuple[str, torch.dtype], tuple[tuple[Tensor | None, Tensor | None], list[int]]] = field(
         default_factory=dict, init=False
@@ -201,8 +218,8 @@ class Neighbors:
 
     @_outside_inference
     def weights(self, reduce: str, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
-        """The rank-one weights (a_u, b_v) of a reduction on this graph, see `rank_one_weights`."""
-        if reduce == "sum":
+        """The rank-one weights (a_u, b_v) of a reduction on this graph, see `rank_one_weights` and `sampled_from`."""
+        if reduce == "sum" and self.whole_degrees is None:
             return None, None
         check_reduce(reduce)
         known, versions = self._weights.get((reduce, dtype), (None, None))
@@ -213,11 +230,47 @@ class Neighbors:
                 f"reduce: sym_in weighs by in-degrees at both ends and needs one set of nodes, "
                 f"got {self.num_sources} sources and {self.num_targets} targets"
             )
-        source_degree = self.out_degree() if reduce == "sym" else self.in_degree()
-        weights = rank_one_weights(reduce, self.in_degree(), source_degree, dtype)
+        weights = self._new_weights(reduce, dtype)
         if not is_compiling():
             self._weights[reduce, dtype] = weights, _versions(weights)
         return weights
+
+    def _new_weights(self, reduce: str, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+        into, out = self.whole_degrees or (self.in_degree(), self.out_degree())
+        weights = rank_one_weights(reduce, into, out if reduce == "sym" else into, dtype)
+        if self.whole_degrees is None:
+            return weights
+        return _expanded(weights[0], into, self.in_degree(), dtype), weights[1]
+
+    def sampled_from(self, into: Int[Tensor, " targets"], out: Int[Tensor, " sources"]) -> "Neighbors":
+        r"""This graph as a sample of a larger one, in which its nodes have other degrees.
+
+        If :math:`k_u` of the :math:`d_u` neighbours of u were drawn uniformly, every reduction weighs their messages so
+        that the expected value is what the whole graph gives:
+
+        .. math:: a_u = \frac{d_u}{k_u} \, a_u^{\text{whole}}, \qquad b_v = b_v^{\text{whole}}
+
+        A sum is scaled by d_u / k_u, a mean is the mean of the sample, and sym and sym_in weigh by the degrees of the
+        whole graph. The maximum of a sample is at most that of all neighbours, and nothing corrects that.
+
+        Args:
+            into: the in-degree of every target in the whole graph.
+            out: the out-degree of every source in the whole graph.
+
+        >>> drawn = Neighbors.from_edge_index(torch.tensor([[1], [0]]), 2)
+        >>> drawn = drawn.sampled_from(torch.tensor([3, 0]), torch.tensor([0, 1]))
+        >>> target_weight, _ = drawn.weights("sum", torch.float32)
+        >>> target_weight.tolist()
+        [3.0, 1.0]
+        """
+        for name, degree, count in (("into", into, self.num_targets), ("out", out, self.num_sources)):
+            if degree.shape != (count,) or degree.is_floating_point():
+                raise ValueError(f"{name}: expected {count} whole numbers, got {degree.dtype} {list(degree.shape)}")
+        return replace(self, whole_degrees=WholeDegrees(into, out), is_checked=True)
+
+    def alone(self) -> "Neighbors":
+        """This graph as one of its own, also where it is a sample of a larger one."""
+        return self if self.whole_degrees is None else replace(self, whole_degrees=None, is_checked=True)
 
     @_outside_inference
     def to(self, *args: Any, **kwargs: Any) -> "Neighbors":
@@ -232,7 +285,9 @@ class Neighbors:
             Grouping(*(tensor.to(*args, **kwargs) for tensor in grouping))
             for grouping in (self.by_target, self.by_source)
         )
-        return Neighbors(edge_index, by_target, by_source, self.num_sources, self.num_targets, is_checked=True)
+        whole = None if self.whole_degrees is None else self.whole_degrees.to(*args, **kwargs)
+        sizes = self.num_sources, self.num_targets
+        return Neighbors(edge_index, by_target, by_source, *sizes, whole_degrees=whole, is_checked=True)
 
     def __repr__(self) -> str:
         return f"Neighbors(num_sources={self.num_sources}, num_targets={self.num_targets}, num_edges={self.num_edges})"
@@ -269,6 +324,13 @@ def rank_one_weights(
         in_degree.clamp(min=1).to(dtype).rsqrt(),
         source_degree.clamp(min=1).to(dtype).rsqrt(),
     )
+
+
+def _expanded(weight: Tensor | None, whole: Tensor, drawn: Tensor, dtype: torch.dtype) -> Tensor:
+    """The weight of every target, times the number of its neighbours for each one that was drawn."""
+    factor = whole.clamp(min=1).to(dtype) / drawn.clamp(min=1).to(dtype)
+    factor = torch.where(drawn > 0, factor, torch.ones_like(factor))
+    return factor if weight is None else weight * factor
 
 
 def _count(ends: Tensor, num_nodes: int) -> Tensor:

@@ -92,4 +92,4 @@ def _rank_one(
     if not is_gated:
         return neighbors.weights(reduce, dtype)
     check_known("reduce", reduce, (*REDUCTIONS, GATES))
-    return neighbors.weights("sum" if reduce == GATES else reduce, dtype)
+    return (None, None) if reduce == GATES else neighbors.weights(reduce, dtype)

@@ -155,6 +155,8 @@ def _can_refine(graph: Neighbors) -> bool:
         native.UNAVAILABLE is None
         and graph.device.type == "cpu"
         and graph.num_sources == graph.num_targets > 0
+        # Nodes of a sample may differ in the degrees that they have in the whole graph.
+        and graph.whole_degrees is None
         and graph.num_edges <= _MOST_EDGES * graph.num_targets
     )
 

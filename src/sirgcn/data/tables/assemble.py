@@ -180,6 +180,9 @@ def read(
     if smiles is not None:
         if tables.edges is not None or len(frames) > 1:
             raise DataError("expected only one table with a column of molecules", "edges")
+        if not asked and given.get("id") not in first.columns:
+            # New molecules need no ids: their rows name them.
+            given = {**given, "id": None}
         found = _read_molecules(first, smiles, given, dropped, _name(source))
         return replace(found, notes=notes, items=_with_molecule_features(found.items, smiles, molecule_features))
     if molecule_features:

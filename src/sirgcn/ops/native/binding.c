@@ -1,7 +1,7 @@
 /* The Python module. It knows nothing of torch: tensors arrive as addresses, sizes and strides, so that one build works with every
    version. A function fills a structure from its keyword arguments, releases Python's lock, and calls the C code. */
 #include "aggregate.h"
-#include "fields.h"
+#include "binding.h"
 #include "gated.h"
 #include "grouping.h"
 #include "isas.h"
@@ -13,11 +13,6 @@
 #define WIDEST 0 /* the place of the widest instruction set in use */
 #define SIZE_OF(dtype) ((dtype) == FLOAT64 ? 8 : 4)
 
-static int refuse_value(const char *function, const char *argument, int value) {
-    PyErr_Format(PyExc_ValueError, "%s: argument %s: there is no number %d", function, argument, value);
-    return 0;
-}
-
 static int is_dtype(const char *function, int dtype, int has_bfloat16) {
     if (dtype == FLOAT32 || dtype == FLOAT64 || (has_bfloat16 && dtype == BFLOAT16)) return 1;
     return refuse_value(function, "dtype", dtype);
@@ -27,24 +22,6 @@ static int is_activation(const char *function, const char *argument, int activat
     if (activation >= 0 && activation < NUM_ACTIVATIONS) return 1;
     return refuse_value(function, argument, activation);
 }
-
-static int is_thread_count(const char *function, int threads) {
-    return threads > 0 ? 1 : refuse_value(function, "threads", threads);
-}
-
-static PyObject *none_unless(int failed) {
-    if (failed) return PyErr_NoMemory();
-    Py_RETURN_NONE;
-}
-
-/* Every function below has this form. `arguments` are those of the call. */
-#define FUNCTION(name)                                                                                       \
-    static PyObject *call_##name(Arguments arguments);                                                       \
-    static PyObject *py_##name(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {   \
-        (void)self;                                                                                          \
-        return call_##name((Arguments){args, count, names});                                                 \
-    }                                                                                                        \
-    static PyObject *call_##name(Arguments arguments)
 
 typedef struct {
     Job job;
@@ -399,6 +376,10 @@ static PyMethodDef methods[] = {
     METHOD(marks_size, "The bytes of marks that a message network can use."),
     METHOD(product, "A matrix product, with a bias or without."),
     METHOD(group, "Edges grouped by target and by source."),
+    METHOD(group_targets, "Edges grouped by target only."),
+    METHOD(count_drawn, "How many neighbours every target will have drawn."),
+    METHOD(draw, "Neighbours of targets, drawn at random."),
+    METHOD(number, "Numbers of keys in the order in which they are first seen."),
     METHOD(refine, "Kinds of nodes by the kinds of their neighbours."),
     METHOD(norm, "Batch norm of rows that weigh differently."),
     METHOD(softmax, "The softmax of edges over every neighbourhood."),

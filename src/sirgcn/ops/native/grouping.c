@@ -43,7 +43,7 @@ static void group_by(void *context, int64_t side, int worker) {
     for (int64_t i = 0; i < g->edges; i++) {
         int64_t place = next[index_at(by, g->wide_in, i)]++;
         put(g->node[side], g->wide_out, place, index_at(other, g->wide_in, i));
-        put(g->edge[side], g->wide_out, place, i);
+        if (g->edge[side]) put(g->edge[side], g->wide_out, place, i);
     }
     free(next);
 }
@@ -52,3 +52,12 @@ static void group_by(void *context, int64_t side, int worker) {
 #define FEW_EDGES 8192
 
 void run_grouping(Grouping *g, int threads) { run(group_by, g, 2, g->edges > FEW_EDGES ? threads : 1); }
+
+void group_targets(Grouping *g) {
+    g->bad[1] = -1;
+    for (int64_t i = 0; i < g->edges && g->bad[1] < 0; i++) {
+        const int64_t source = index_at(g->ends[1], g->wide_in, i);
+        if (source < 0 || source >= g->sizes[1]) g->bad[1] = i;
+    }
+    group_by(g, 0, 0);
+}

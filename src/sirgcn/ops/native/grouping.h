@@ -16,4 +16,7 @@ typedef struct {
 
 __attribute__((visibility("hidden"))) void run_grouping(Grouping *g, int threads);
 
+/* Only the groups of the targets; `edge[0]` may be null. */
+__attribute__((visibility("hidden"))) void group_targets(Grouping *g);
+
 #endif

@@ -4,15 +4,10 @@
 
 #include "job.h"
 #include "memory.h"
+#include "mix.h"
 
 /* Up to this many neighbours, an insertion sort is the fastest. */
 #define FEW 24
-
-static inline uint64_t mixed(uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
 
 static int compare(const void *a, const void *b) {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -54,7 +49,7 @@ int refine(Refinement *r) {
         uint64_t sum = 0;
         for (int64_t i = 0; i < degree; i++) {
             tokens[i] = token(r, first + i);
-            sum += mixed((uint64_t)tokens[i] + 0x9e3779b97f4a7c15u);
+            sum += mixed((uint64_t)tokens[i] + GOLDEN);
         }
         sort(tokens, degree);
         const uint64_t hash = mixed(sum + mixed((uint64_t)r->kind[u]));
