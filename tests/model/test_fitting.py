@@ -312,6 +312,18 @@ def test_settings_out_of_range_are_refused() -> None:
             FitSettings(**wrong)
 
 
+def test_inductive_task_is_fitted_without_its_unseen_nodes() -> None:
+    task = small_task("node", count=60).as_inductive()
+    hidden = task.unseen[0]
+    x = task.graphs.x.clone()
+    x[task.splits[0].test] += 100.0
+    other = replace(task, graphs=replace(task.graphs, x=x))
+    assert set(task.splits[0].val.tolist()) <= set(hidden.tolist())
+    settings = FitSettings("fast", train={**SHORT, "selection": "last"})
+    # The columns of a test node reach the weights only if training sees the node.
+    assert equal(fit(task, settings), fit(other, settings))
+
+
 def test_history_and_trials_are_json_values() -> None:
     task = load("hetero_edge_count", c=2, num_graphs=60)
     model = fit(task, FitSettings("good", seeds=2, train=SHORT))
