@@ -70,14 +70,16 @@ def _refuse_beside_config(target: list[str] | None, graphs: Path | None, split: 
 
 def _train(asked: configured.Asked, folder: Path, as_json: bool) -> None:
     from sirgcn.cli.watching import Watching
-    from sirgcn.model.fitting import FitSettings
-    from sirgcn.model.folder import check_place
-    from sirgcn.model.training import TrainSettings, train_into
 
-    check_place(folder)
-    settings = FitSettings(**asked.fit)
     with resumable(), Watching() as watcher:
+        # Before torch is imported, which takes seconds.
         watcher.say("reading the tables")
+        from sirgcn.model.fitting import FitSettings
+        from sirgcn.model.folder import check_place
+        from sirgcn.model.training import TrainSettings, train_into
+
+        check_place(folder)
+        settings = FitSettings(**asked.fit)
         task = asked.task()
         _tell(task)
         command = shlex.join(["sirgcn", *sys.argv[1:]])
