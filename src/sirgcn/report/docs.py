@@ -10,7 +10,7 @@
 | `<!-- results: collisions -->` | which neighbourhoods the models of Table 1 confuse |
 | `<!-- results: separation -->` | how often random features tell apart what 1-WL cannot |
 | `<!-- results: tuned -->` | the fair searches of the package; `tuned NAME` for one of them |
-| `<!-- results: defaults: road -->` | what `sirgcn train` reaches on files; also `costs`, `reached`, `trials`, `chemprop` |
+| `<!-- results: defaults: road -->` | what `sirgcn train` reaches; for other names see `report.defaults` |
 
 Each part ends with `<!-- /results -->`.
 """
