@@ -84,12 +84,14 @@ def measured(name: str, epochs: int) -> dict[str, Any]:
     plan, end = model.about["plan"], watcher.rows[-1][0]
     then, left = watcher.rows[2]
     trial = model.about["trials"][0]
+    peak = peak_memory_mb()
+    assert peak is not None, "this system does not say how much memory a process had"
     assert trial["epochs"] == epochs, f"it stopped after {trial['epochs']} epochs; take fewer"
     return {
         "what": what,
         "epochs": epochs,
         "bytes_told": plan["bytes"],
-        "bytes": round(peak_memory_mb() * 2**20),
+        "bytes": round(peak * 2**20),
         "seconds_told": plan["seconds"],
         "seconds": trial["seconds"],
         "left_told": left,

@@ -40,13 +40,15 @@ def texts(results: str | Path) -> dict[str, str]:
         "chemprop": chemprop,
         "road": road,
         "costs": costs,
+        "judged": road,
+        "estimates": estimates,
     }
     found = {}
     for name, table in made.items():
         path = folder / {"reached": "defaults.json", "costs": "road.json"}.get(name, f"{name}.json")
         sheet = table(json.loads(path.read_text("utf-8"))) if path.exists() else None
         found[f"defaults: {name}"] = NOTHING if sheet is None else sheet.markdown()
-    return found
+    return found | {"defaults: large": large(Path(results))}
 
 
 def trials(record: list[dict[str, Any]]) -> Sheet:
@@ -123,3 +125,34 @@ def costs(record: dict[str, Any]) -> Sheet:
         rows.append([_DATA.get(name, name), _TITLES.get(found["metric"], found["metric"]), *ends, *about])
     columns = ["Data", "Metric", "Test", "from", "to", "Test rows", "Networks", "CPU minutes"]
     return Sheet("", columns, rows, left=2)
+
+
+def estimates(record: dict[str, Any]) -> Sheet:
+    """What trainings were said to take, beside what they took."""
+    rows = []
+    for found in record.values():
+        sizes = [f"{found[name] / 2**30:.2f}" for name in ("bytes_told", "bytes")]
+        times = [f"{found[name]:.1f}" for name in ("seconds_told", "seconds", "left_told", "left")]
+        rows.append([found["what"], *sizes, *times])
+    columns = ["Drawn data", "GB, told", "GB", "Seconds, told", "Seconds", "Left after 3 epochs, told", "Left"]
+    return Sheet("", columns, rows)
+
+
+def large(results: Path) -> str:
+    """The training of a large graph, from the record of the long tests."""
+    path = results / "soak.json"
+    record = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    if "large" not in record:
+        return NOTHING
+    found = record["large"]["summary"]
+    facts = {
+        "Nodes": f"{found['nodes']:,}",
+        "Edges in the file": f"{found['edges']:,}",
+        "Layers and channels": f"{found['layers']}, {found['channels']}",
+        "Epochs": str(found["epochs"]),
+        "Largest memory of the command": f"{found['bytes'] / 2**30:.1f} GB",
+        "Memory that was told before": f"{found['bytes_told'] / 2**30:.1f} GB",
+        "CPU seconds before the first line of progress": f"{found['first_line_cpu_seconds']:.1f}",
+        "CPU minutes of the command, controls included": f"{found['cpu_seconds'] / 60:.1f}",
+    }
+    return Sheet("", ["What", "Value"], [[name, value] for name, value in facts.items()]).markdown()
