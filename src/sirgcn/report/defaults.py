@@ -48,7 +48,9 @@ def texts(results: str | Path) -> dict[str, str]:
         path = folder / {"reached": "defaults.json", "costs": "road.json"}.get(name, f"{name}.json")
         sheet = table(json.loads(path.read_text("utf-8"))) if path.exists() else None
         found[f"defaults: {name}"] = NOTHING if sheet is None else sheet.markdown()
-    return found | {"defaults: large": large(Path(results))}
+    calibrated = folder / "calibration.json"
+    held = calibration(json.loads(calibrated.read_text("utf-8"))).markdown() if calibrated.exists() else NOTHING
+    return found | {"defaults: large": large(Path(results)), "calibration": held}
 
 
 def trials(record: list[dict[str, Any]]) -> Sheet:
@@ -125,6 +127,22 @@ def costs(record: dict[str, Any]) -> Sheet:
         rows.append([_DATA.get(name, name), _TITLES.get(found["metric"], found["metric"]), *ends, *about])
     columns = ["Data", "Metric", "Test", "from", "to", "Test rows", "Networks", "CPU minutes"]
     return Sheet("", columns, rows, left=2)
+
+
+def calibration(record: dict[str, Any]) -> Sheet:
+    """What sets and intervals hold on real data, and the log-loss with a temperature and without; means of all draws."""
+    rows = []
+    for data, found in record["data"].items():
+        losses = [f"{found[name]:.3f}" if name in found else "" for name in _OF_CLASSES]
+        sizes = [str(found["calibration_rows"]), str(found["test_rows"])]
+        rows.append([data, *sizes, f"{100 * found['held']:.1f} %", f"{found['size']:.2f}", *losses])
+    every = [found["held"] for found in record["data"].values()]
+    rows.append(["mean", "", "", f"{100 * sum(every) / len(every):.1f} %", *[""] * 4])
+    columns = ["Data", "Calibration rows", "Test rows", "Held", "Size", "T", "Log-loss", "without T"]
+    return Sheet("", columns, rows, rules=(len(every),))
+
+
+_OF_CLASSES = ("temperature", "log_loss", "log_loss_without")
 
 
 def estimates(record: dict[str, Any]) -> Sheet:

@@ -11,6 +11,7 @@
 | `<!-- results: separation -->` | how often random features tell apart what 1-WL cannot |
 | `<!-- results: tuned -->` | the fair searches of the package; `tuned NAME` for one of them |
 | `<!-- results: defaults: road -->` | what `sirgcn train` reaches; for other names see `report.defaults` |
+| `<!-- results: calibration -->` | what sets and intervals hold on real data |
 
 Each part ends with `<!-- /results -->`.
 """
