@@ -130,7 +130,7 @@ def costs(record: dict[str, Any]) -> Sheet:
 
 
 def calibration(record: dict[str, Any]) -> Sheet:
-    """What sets and intervals hold on real data, and the log-loss with a temperature and without; means of all draws."""
+    """What sets and intervals hold on real data, and the log-loss with and without a temperature, as means of draws."""
     rows = []
     for data, found in record["data"].items():
         losses = [f"{found[name]:.3f}" if name in found else "" for name in _OF_CLASSES]
