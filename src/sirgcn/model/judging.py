@@ -14,8 +14,8 @@ from sirgcn.engine.controls import rows_of
 from sirgcn.model.evaluation import evaluate
 from sirgcn.model.fitted import Model
 from sirgcn.model.folder import load
-from sirgcn.model.problem import Problem
 from sirgcn.model.predicting import read_inputs
+from sirgcn.model.problem import Problem
 from sirgcn.model.verified import FolderError
 from sirgcn.strict import ConfigError
 
