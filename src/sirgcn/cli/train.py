@@ -50,6 +50,8 @@ def train(
     """
     configured.refuse_experiments(files)
     if configured.is_config(files):
+        # Before torch is imported, which takes seconds.
+        err.print(f"reading {files[0].name}", markup=False, highlight=False)
         asked = configured.from_toml(files[0])
         _refuse_beside_config(target, graphs, split, metric)
     else:
