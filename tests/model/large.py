@@ -36,7 +36,7 @@ def main() -> None:
     sys.exit(0 if found["bytes"] < LIMIT and found["first_line_cpu_seconds"] < FIRST else 1)
 
 
-def run(folder: Path, nodes: int, edges: int, epochs: int) -> dict[str, Any]:
+def run(folder: Path, nodes: int, edges: int, epochs: int, controls: bool = True) -> dict[str, Any]:
     """Train on a graph of this size; the memory, the times, and what was said first.
 
     Args:
@@ -44,9 +44,11 @@ def run(folder: Path, nodes: int, edges: int, epochs: int) -> dict[str, Any]:
         nodes: the number of nodes.
         edges: the number of edges in the file, each of which is read in both directions.
         epochs: the number of epochs.
+        controls: whether controls are fitted beside it.
     """
     write(folder, nodes, edges, epochs)
     command = [sys.executable, "-m", "sirgcn.cli", "train", str(folder / "config.toml"), "--out", str(folder / "model")]
+    command += [] if controls else ["--no-controls"]
     started, said = time.perf_counter(), []
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
