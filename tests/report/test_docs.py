@@ -8,7 +8,7 @@ import pytest
 from sirgcn.engine import records
 from sirgcn.engine.experiment import load, split_name
 from sirgcn.engine.plan import Run
-from sirgcn.report import collisions, compare, defaults, read_runs, render_docs, separation, tuned, write_docs
+from sirgcn.report import beyond, collisions, compare, defaults, read_runs, render_docs, separation, write_docs
 from sirgcn.strict import ConfigError
 from tests.report.fake import folder
 
@@ -22,7 +22,7 @@ def test_a_page_and_the_records_agree(page: Path) -> None:
     text = page.read_text("utf-8")
     results = ROOT / "results"
     texts = (
-        tuned.texts([text], results)
+        beyond.texts([text], results)
         | defaults.texts(results)
         | {
             "collisions": collisions.markdown(collisions.read_record(results)),

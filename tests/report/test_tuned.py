@@ -87,9 +87,9 @@ def cells(sheet: Sheet) -> dict[str, list[str]]:
 def test_the_page_shows_scores_budget_costs_and_who_wins(tmp_path: Path) -> None:
     scores, differences, chosen = tuned.tuned(EXPERIMENT, folder_of(tmp_path))
     found = cells(scores)
-    assert found["SIR-GCN"] == ["94.50 ± 1.87", "6", "1,000", "30", "2 of 2", "0", "1.0"]
-    assert found["Boosting"] == ["71.00 ± 1.00†", "3", "", "30", "2 of 2", "0", "1.0"]
-    assert found["GCN"] == ["not run", "", "", "", "2 of 2", "1", "1.0"]
+    assert found["SIR-GCN"] == ["94.50 ± 1.87", "6", "1,000", "30", "2 of 2", "0", "0.8500", "1.0"]
+    assert found["Boosting"] == ["71.00 ± 1.00†", "3", "", "30", "2 of 2", "0", "0.6500", "1.0"]
+    assert found["GCN"] == ["not run", "", "", "", "2 of 2", "1", "0.7000", "1.0"]
     notes = [str(note) for note in scores.notes]
     assert "Budget of every model: 2 trials of 5 epochs on split 0" in notes
     assert "Runs of the winners: 20 epochs on 6 seeds or splits" in notes
