@@ -97,7 +97,7 @@ def _validation(runs: Sequence[Run]) -> float:
 
 
 def lesson(experiment: TrainingExperiment, results: str | Path) -> str:
-    """What to take from a search as a short list: what was made, who is best, and where the best form of SIR-GCN stands.
+    """What to take from a search as a short list: what was made, who is best, and how our best form compares.
 
     >>> import tempfile
     >>> lesson(load_training("tuned_actor"), tempfile.mkdtemp())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from sirgcn.engine.experiment import Experiment, TrainingExperiment, load_training
+from sirgcn.engine.experiment import Experiment, TrainingExperiment
 from sirgcn.engine.plan import Run as Planned
 from sirgcn.engine.plan import Settings
 from sirgcn.engine.search.bases import BasedExperiment, NoWinnerError, based

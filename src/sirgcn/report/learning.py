@@ -27,6 +27,9 @@ POINTS = 250
 SKIPPED = 0.1
 """The first part of the epochs does not decide which values the picture has room for."""
 
+REACH = 4
+"""How far below the best value a picture goes, in distances of the best value from the median of the last ones."""
+
 # Okabe and Ito; the forms of SIR-GCN come first in the experiments and have full lines.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#000000", "#e69f00", "#56b4e9", "#cc79a7", "#6b7280", "#8c6d31")
 _PARTS = {"val": "validation part", "train": "training part"}
@@ -108,7 +111,8 @@ def _drawn(found: Mapping[str, Mapping[str, Sequence[Run]]]) -> Figure:
             axes.set_axis_off()
         for axes, (column, own) in zip(places.flat, found.items(), strict=False):
             _draw(axes, column, own, titles)
-        handles = {text: line for axes in places.flat for line, text in zip(*axes.get_legend_handles_labels())}
+        named = [axes.get_legend_handles_labels() for axes in places.flat]
+        handles = {text: line for lines, texts in named for line, text in zip(lines, texts, strict=True)}
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False)
     return figure
 
@@ -116,23 +120,33 @@ def _drawn(found: Mapping[str, Mapping[str, Sequence[Run]]]) -> Figure:
 def _draw(axes: Axes, column: str, own: Mapping[str, Sequence[Run]], titles: Sequence[str]) -> None:
     part = next((part for part in _PARTS if any(line_of(runs, part) for runs in own.values())), "val")
     lines: Lines = {title: line_of(runs, part) for title, runs in own.items()}
+    run = next(run for runs in own.values() for run in runs)
+    room = _room(lines, run.higher_is_better)
     for title, points in lines.items():
         if points:
             place = titles.index(title)
             style = "-" if title.startswith(("SIR", "SINC")) else "--"
-            axes.plot(*zip(*points, strict=True), style, color=_COLOURS[place % len(_COLOURS)], lw=1.2, label=title)
-    metric = next(run.metric for runs in own.values() for run in runs)
-    axes.set(title=column, xlabel="epoch", ylabel=f"{METRICS.get(metric, metric)}, {_PARTS[part]}", ylim=_room(lines))
+            label = title if room[0] <= points[-1][1] <= room[1] else f"{title} (outside)"
+            axes.plot(*zip(*points, strict=True), style, color=_COLOURS[place % len(_COLOURS)], lw=1.2, label=label)
+    axes.set(title=column, xlabel="epoch", ylabel=f"{METRICS.get(run.metric, run.metric)}, {_PARTS[part]}", ylim=room)
     axes.grid(visible=True, color="#e5e7eb", linewidth=0.6)
     open_frame(axes)
 
 
-def _room(lines: Lines) -> tuple[float, float]:
-    """The values that the picture has room for: all of them but those of the first epochs."""
-    last = max((epoch for points in lines.values() for epoch, _ in points), default=0)
-    late = [value for points in lines.values() for epoch, value in points if epoch >= SKIPPED * last] or [0.0, 1.0]
-    room = 0.05 * (max(late) - min(late)) or 0.5
-    return min(late) - room, max(late) + room
+def _room(lines: Lines, higher_is_better: bool) -> tuple[float, float]:
+    """The values that the picture has room for: those of most models after the first epochs.
+
+    A model far behind, such as a network without the graph, would press the others together.
+    """
+    sign = 1 if higher_is_better else -1
+    found = [(epoch, sign * value) for points in lines.values() for epoch, value in points] or [(0, 0.0)]
+    late = [value for epoch, value in found if epoch >= SKIPPED * max(epoch for epoch, _ in found)]
+    ends = [sign * points[-1][1] for points in lines.values() if points] or [0.0]
+    best = max(late)
+    low = max(min(late), best - REACH * (best - median(ends))) if len(ends) > 1 else min(late)
+    room = 0.05 * (best - low) or 0.5
+    bottom, top = sorted((sign * (low - room), sign * (best + room)))
+    return bottom, top
 
 
 def line_of(runs: Sequence[Run], part: str) -> list[tuple[int, float]]:

@@ -88,7 +88,7 @@ class Tuned:
 
 
 def tuned(experiment: TrainingExperiment, results: str | Path) -> list[Sheet]:
-    """The tables of a search, three for each of its columns: the scores, the differences and the chosen settings.
+    """The tables of a search for each of its columns: the scores, the differences and the chosen settings.
 
     >>> import tempfile
     >>> from sirgcn.engine.experiment import ColumnConfig, SearchConfig
@@ -103,8 +103,8 @@ def tuned(experiment: TrainingExperiment, results: str | Path) -> list[Sheet]:
         models = read_tuned(experiment, column.title, results)
         title = f"{experiment.name}: {column.title}" if len(experiment.columns) > 1 else experiment.name
         found.append(_scores(experiment, title, models))
-        differences = _differences(title, models)
-        found += [sheet for sheet in (differences, _settings(title, models)) if sheet.rows]
+        more = _differences(title, models), _other_forms(title, models), _settings(title, models)
+        found += [sheet for sheet in more if sheet.rows]
     return found
 
 
@@ -223,8 +223,21 @@ def reference(models: Sequence[Tuned]) -> Tuned | None:
     >>> reference([]) is None
     True
     """
-    forms = [model for model in models if model.row.architecture.get("conv") == "sir" and model.winner and model.values]
-    return max(forms, key=lambda model: sign(model) * model.validation, default=None)
+    return max(_forms(models), key=lambda model: sign(model) * model.validation, default=None)
+
+
+def _forms(models: Sequence[Tuned]) -> list[Tuned]:
+    """The forms of SIR-GCN whose winner was run."""
+    return [model for model in models if model.row.architecture.get("conv") == "sir" and model.winner and model.values]
+
+
+def _other_forms(title: str, models: Sequence[Tuned]) -> Sheet:
+    """Every opponent against each form of SIR-GCN but the best one, run by run."""
+    forms, ours = _forms(models), reference(models)
+    opponents = [model for model in models if model.values and model not in forms]
+    rows = [[form.row.title, *difference_row(model, form)] for form in forms if form is not ours for model in opponents]
+    head = ["Form", "Model", "Pairs", "Difference", "Interval", "Who is ahead"]
+    return Sheet(f"{title}: paired differences of the other forms", head, rows, left=2)
 
 
 def _differences(title: str, models: Sequence[Tuned]) -> Sheet:

@@ -280,7 +280,7 @@ class TrainingExperiment(Experiment):
         from sirgcn.engine.training import train
 
         if self.base is not None:
-            raise ConfigError(f"{self.name}: base: expected the settings of its winner, from `sirgcn.engine.search.bases.based`")
+            raise ConfigError(f"{self.name}: base: expected the settings of its winner, see `search.bases.based`")
         return [train(run, self, execution) for run in runs]
 
 

@@ -74,7 +74,7 @@ class BaseConfig:
     """The settings that the rows of an experiment start from: those that a row chose in the search of another one.
 
     Args:
-        search: an experiment of the package with a section `[search]`.
+        search: an experiment with a section `[search]`, by its name in the package or as a file.
         model: the row whose winner is meant. Empty means the form of SIR-GCN whose winner has the best validation
             metric.
 

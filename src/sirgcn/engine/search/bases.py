@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sirgcn.engine.experiment import BaseConfig, Experiment, ModelConfig, TrainingExperiment, load_training
+from sirgcn.engine.experiment.paths import from_home
 from sirgcn.engine.experiment.space import with_settings
 from sirgcn.engine.plan import Settings
 from sirgcn.engine.search import trials
@@ -58,7 +59,7 @@ def based(experiment: Experiment, results: str | Path) -> Experiment:
     """
     if not isinstance(experiment, TrainingExperiment) or experiment.base is None:
         return experiment
-    searched = load_training(experiment.base.search)
+    searched = load_training(_place(experiment, experiment.base))
     _check_same(experiment, searched)
     row, winner = _winner(experiment, searched, results)
     base = with_settings(row, winner["settings"])
@@ -71,6 +72,11 @@ def based(experiment: Experiment, results: str | Path) -> Experiment:
     shared |= {"models": tuple(rows), "base": None}
     told = {"search": searched.name, "model": row.title, "trial": winner["trial"], "settings": winner["settings"]}
     return BasedExperiment(**shared, chosen=told)
+
+
+def _place(experiment: TrainingExperiment, base: BaseConfig) -> str | Path:
+    """The name of the search in the package, or its file, which is seen from the file of the experiment."""
+    return experiment.folder / from_home(base.search) if base.search.endswith(".toml") else base.search
 
 
 def _check_same(experiment: TrainingExperiment, searched: TrainingExperiment) -> None:
@@ -110,8 +116,8 @@ def _changed(base: ModelConfig, own: ModelConfig) -> ModelConfig:
     # Options of the convolution may stand beside `conv_options`, which would win over them.
     conv = {name: value for name, value in base.options.get(_CONV, {}).items() if name not in own.options}
     options = base.options | own.options | {_CONV: conv | own.options.get(_CONV, {})}
-    changes = {"options": options, "train": base.train | own.train, "seeds": own.seeds, "columns": own.columns}
-    return replace(base, title=own.title, **changes)
+    train = base.train | own.train
+    return replace(base, title=own.title, options=options, train=train, seeds=own.seeds, columns=own.columns)
 
 
 def _plain(row: ModelConfig) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
