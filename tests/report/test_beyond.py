@@ -18,6 +18,7 @@ from sirgcn.report import beyond, learning, load_claims, render_docs
 from sirgcn.report.changes import changes, read_rows, reference_of
 from sirgcn.report.published import KNOWN, load_published, published
 from sirgcn.report.sheets import Sheet, text_of
+from sirgcn.report.tuned import tuned
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tuned.md"
@@ -106,7 +107,7 @@ def test_the_lesson_is_read_from_the_intervals(results: Path) -> None:
 
 
 def test_a_search_that_goes_on_is_shown_as_far_as_it_is(results: Path) -> None:
-    found = cells(beyond.tuned(load_training("tuned_minesweeper"), results)[0])
+    found = cells(tuned(load_training("tuned_minesweeper"), results)[0])
     assert found["GraphSAGE"][0] == "not run"
     assert found["GraphSAGE"][4:7] == ["7 of 12", "0", "0.9400"]
     assert found["GCN"][:2] == ["98.60 ± 0.10†", "3"]

@@ -105,22 +105,22 @@ def reference_of(title: str, titles: Sequence[str]) -> str:
 
 
 def _line(experiment: TrainingExperiment, row: Row, rows: Sequence[Row]) -> list[Entry]:
-    values = row.values
+    values, digits = row.values, 2 if experiment.scale != 1.0 else 4
     name = reference_of(row.title, [other.title for other in rows])
-    reference = next(other for other in rows if other.title == name)
-    pairs = [values[seed] - reference.values[seed] for seed in values if seed in reference.values]
-    digits = 2 if experiment.scale != 1.0 else 4
-    is_other = row.title != name and row.is_reduced == reference.is_reduced
-    return [
-        row.title,
-        score_text(row, digits),
-        f"{len(values)}" if values else "",
-        "" if row.title == name else name,
-        f"{fmean(pairs):+.{digits}f}" if pairs and is_other else "",
-        ", ".join(f"{pair:+.{digits}f}" for pair in pairs) if is_other else "",
-        _whole(row.mean_of("parameters")),
-        _whole(row.mean_of("seconds")),
-    ]
+    start = [row.title, score_text(row, digits), f"{len(values)}" if values else ""]
+    compared = ["", "", ""]
+    if row.title != name:
+        compared = [name, *_differences(row, next(other for other in rows if other.title == name), digits)]
+    return [*start, *compared, _whole(row.mean_of("parameters")), _whole(row.mean_of("seconds"))]
+
+
+def _differences(row: Row, reference: Row, digits: int) -> list[str]:
+    """The mean difference of a row from another one, and that of each seed; empty where none is comparable."""
+    own, others = row.values, reference.values
+    pairs = [own[seed] - others[seed] for seed in own if seed in others and row.is_reduced == reference.is_reduced]
+    if not pairs:
+        return ["", ""]
+    return [f"{fmean(pairs):+.{digits}f}", ", ".join(f"{pair:+.{digits}f}" for pair in pairs)]
 
 
 def score_text(row: Row, digits: int = 2) -> str:
