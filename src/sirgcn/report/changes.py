@@ -51,6 +51,7 @@ def changes(experiment: TrainingExperiment, results: str | Path) -> Sheet:
     Without a run there are no rows, and the notes say what is missing.
 
     >>> import tempfile
+    >>> from sirgcn.engine.experiment import load_training
     >>> print(changes(load_training("minesweeper_differences"), tempfile.mkdtemp()).notes[0])
     Not run yet: 13 rows
     """
@@ -74,6 +75,7 @@ def read_rows(experiment: TrainingExperiment, results: str | Path, column: str =
     """The rows of a column, by default of the first, with the runs on record that have the settings of today.
 
     >>> import tempfile
+    >>> from sirgcn.engine.experiment import load_training
     >>> [row.title for row in read_rows(load_training("zinc_plus"), tempfile.mkdtemp())]
     ['GIN', 'SIR-GCN', 'SIR-GCN (gated)']
     """
