@@ -50,6 +50,8 @@ def train(
     """
     configured.refuse_experiments(files)
     if configured.is_config(files):
+        # Before torch is imported, which takes seconds.
+        err.print(f"reading {files[0].name}", markup=False, highlight=False)
         asked = configured.from_toml(files[0])
         _refuse_beside_config(target, graphs, split, metric)
     else:
@@ -70,14 +72,16 @@ def _refuse_beside_config(target: list[str] | None, graphs: Path | None, split: 
 
 def _train(asked: configured.Asked, folder: Path, as_json: bool) -> None:
     from sirgcn.cli.watching import Watching
-    from sirgcn.model.fitting import FitSettings
-    from sirgcn.model.folder import check_place
-    from sirgcn.model.training import TrainSettings, train_into
 
-    check_place(folder)
-    settings = FitSettings(**asked.fit)
     with resumable(), Watching() as watcher:
+        # Before torch is imported, which takes seconds.
         watcher.say("reading the tables")
+        from sirgcn.model.fitting import FitSettings
+        from sirgcn.model.folder import check_place
+        from sirgcn.model.training import TrainSettings, train_into
+
+        check_place(folder)
+        settings = FitSettings(**asked.fit)
         task = asked.task()
         _tell(task)
         command = shlex.join(["sirgcn", *sys.argv[1:]])

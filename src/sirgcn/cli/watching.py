@@ -54,4 +54,12 @@ class Watching:
         self.bars.update(self.task, completed=row["epoch"] + 1, total=epochs, note=note)
         if not err.is_terminal and time.monotonic() - self.said > _SECONDS:
             self.said = time.monotonic()
-            self.say(f"{title}: epoch {row['epoch'] + 1} of at most {epochs}, {note}")
+            self.say(f"{title}: epoch {row['epoch'] + 1} of at most {epochs}, {note}{_left(row)}")
+
+
+def _left(row: dict[str, Any]) -> str:
+    """How long the training still takes if it does not stop by itself."""
+    from sirgcn.model.plan import in_words
+
+    seconds = row.get("seconds_left")
+    return "" if seconds is None else f", at most {in_words(seconds)} left"

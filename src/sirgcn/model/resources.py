@@ -24,7 +24,7 @@ _COPIES = 6
 # Buffers of a backward pass beside what the forward pass keeps, by measuring passes of several networks.
 _BACKWARD = 1.6
 # What torch, scikit-learn and the reader of tables take before the first step.
-_BASE = 400 << 20
+_BASE = 600 << 20
 # How many steps are timed, or fewer once that has taken so many seconds.
 _TIMED, _PATIENCE = 3, 10.0
 
@@ -43,7 +43,7 @@ class Memory:
         pass_: what a pass over the largest batch keeps at its peak.
 
     >>> Memory(1 << 20, 1 << 20, 2 << 20).total >> 20
-    404
+    604
     """
 
     data: int
@@ -107,7 +107,7 @@ def check_memory(needed: Memory, free: int | None, advice: str = "") -> None:
 
     >>> check_memory(Memory(0, 0, 8 << 30), free=4 << 30, advice="take fewer layers")
     Traceback (most recent call last):
-    sirgcn.model.resources.TooLarge: the training needs about 8.4 GB of memory, and 4.0 GB are free; take fewer layers
+    sirgcn.model.resources.TooLarge: the training needs about 8.6 GB of memory, and 4.0 GB are free; take fewer layers
     """
     if free is None or needed.total <= free:
         return

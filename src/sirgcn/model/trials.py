@@ -211,15 +211,29 @@ class _Relay:
         self.workshop, self.trial, self.count = workshop, trial, count
         self.trainer: Trainer | None = None
         self.ended = ""
+        self.first: tuple[int, float] | None = None
 
     def epoch(self, row: dict[str, Any], epochs: int) -> None:
         shown = in_units([row], self.workshop.seen)[0]
         place, of = self.count
         shown |= {"trial": self.trial.candidate.name, "seed": self.trial.seed, "number": place, "of": of}
+        shown["seconds_left"] = self._seconds_left(row["epoch"] + 1, epochs)
         if self.workshop.watcher is not None:
             self.workshop.watcher.epoch(shown, epochs)
         if self.workshop.prune is not None and self.workshop.prune(shown):
             self.ended = "it fell behind the trials before"
+
+    def _seconds_left(self, done: int, epochs: int) -> float | None:
+        """How long the rest of this training takes at the pace since its first epoch; None at the end of that one.
+
+        The first epoch also groups edges and allocates memory, and says little about the others.
+        """
+        now = time.perf_counter()
+        if self.first is None:
+            self.first = (done, now)
+            return None
+        since, started = self.first
+        return (epochs - done) * (now - started) / (done - since)
 
     def should_stop(self) -> bool:
         assert self.trainer is not None
