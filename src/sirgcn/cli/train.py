@@ -18,17 +18,25 @@ if TYPE_CHECKING:
     from sirgcn.data import Task
     from sirgcn.model import Model
 
-Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="nodes edges, or molecules, or config.toml.")]
-Target = Annotated[list[str] | None, typer.Option("--target", "-t", metavar="COL", help="What to predict; repeatable.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="Nodes and edges, molecules, or config.toml.")]
+Target = Annotated[
+    list[str] | None, typer.Option("--target", "-t", metavar="COL", help="The column to predict; repeatable.")
+]
 Out = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the model.")]
 GraphsFile = Annotated[Path | None, typer.Option("--graphs", metavar="FILE", help="A table with a row for each graph.")]
 Preset = Annotated[str | None, typer.Option("--preset", metavar="NAME", help="fast, good (default) or best.")]
-TimeLimit = Annotated[str | None, typer.Option("--time-limit", metavar="TIME", help="For all trainings, such as 10m.")]
+TimeLimit = Annotated[
+    str | None, typer.Option("--time-limit", metavar="TIME", help="At most this long in all, such as 10m.")
+]
 Seeds = Annotated[int | None, typer.Option("--seeds", metavar="N", help="How many networks are averaged.")]
-SplitColumn = Annotated[str | None, typer.Option("--split", metavar="COL", help="It holds train, val, test.")]
-MetricName = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="What to choose by, such as f1.")]
-NoControls = Annotated[bool, typer.Option("--no-controls", help="Fit no simple models beside it.")]
-ShortJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
+SplitColumn = Annotated[
+    str | None, typer.Option("--split", metavar="COL", help="It says train, val or test of each row.")
+]
+MetricName = Annotated[
+    str | None, typer.Option("--metric", metavar="NAME", help="What the best model is chosen by, such as f1.")
+]
+NoControls = Annotated[bool, typer.Option("--no-controls", help="Leave out the simple models to compare with.")]
+ShortJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def train(
@@ -93,11 +101,12 @@ def _tell(task: "Task") -> None:
     """Print what was understood, and what looks suspicious."""
     found = task.describe()
     targets = ", ".join(task.details["preprocessing"].targets)
-    sizes = ", ".join(f"{found.sizes[name]:,} {name}" for name in ("graphs", "nodes", "edges"))
+    counted = ("graphs", "nodes", "edges") if found.sizes["graphs"] > 1 else ("nodes", "edges")
+    sizes = ", ".join(f"{found.sizes[name]:,} {name}" for name in counted)
     lines = [f"{found.name}: {sizes}; predicts {targets} of every {task.level}, measured by {task.metric}"]
     blocks: dict[str, Mapping[str, Any]] = {
         "inferred": found.inferred,
-        "columns": found.columns,
+        "columns": alike(found.columns),
         "left out": found.left_out,
         "split": found.splits[0],
     }
@@ -106,6 +115,19 @@ def _tell(task: "Task") -> None:
         err.print(line, markup=False, highlight=False, soft_wrap=True)
     for warning in found.warnings:
         err.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def alike(columns: Mapping[str, str]) -> dict[str, str]:
+    """What the columns became. Those that became the same are counted behind the first of them.
+
+    >>> alike({"node 'word_0'": "numeric", "node 'word_1'": "numeric", "node 'year'": "categories"})
+    {"node 'word_0' and 1 more": 'numeric', "node 'year'": 'categories'}
+    """
+    names: dict[str, list[str]] = {}
+    for name, became in columns.items():
+        names.setdefault(became, []).append(name)
+    ends = {became: f" and {len(found) - 1:,} more" if len(found) > 1 else "" for became, found in names.items()}
+    return {f"{found[0]}{ends[became]}": became for became, found in names.items()}
 
 
 def shortened(block: Mapping[str, Any], most: int = 12) -> str:

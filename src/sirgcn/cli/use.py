@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from sirgcn.data.tables import Inputs
 
 Folder = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model.")]
-Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="nodes edges, or molecules.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="Nodes and edges, or molecules.")]
 GraphsFile = Annotated[Path | None, typer.Option("--graphs", metavar="FILE", help="A table with a row for each graph.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at a bad row or unknown category.")]
 Known = Annotated[
-    list[Path] | None, typer.Option("--known", metavar="FILE", help="Twice: the graph that new nodes join.")
+    list[Path] | None, typer.Option("--known", metavar="FILE", help="Twice: the known graph that new nodes join.")
 ]
-OutFile = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="It ends in .csv or .parquet.")]
-Level = Annotated[float | None, typer.Option("--level", metavar="0.9", help="Add sets or intervals.")]
-ShortJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
+OutFile = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="A .csv or .parquet file to write.")]
+Level = Annotated[
+    float | None, typer.Option("--level", metavar="0.9", help="Add sets or intervals that hold this share.")
+]
+ShortJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def predict(
