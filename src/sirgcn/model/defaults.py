@@ -48,12 +48,15 @@ class Candidate:
         config: the network.
         training: how it is trained.
         preparation: what it reads besides the columns of the graphs.
+        fanouts: how many neighbours are drawn in each hop, where it is trained on samples of one graph; empty: it is
+            trained on whole graphs.
     """
 
     name: str
     config: NetConfig
     training: TrainConfig
     preparation: Preparation = field(default_factory=Preparation)
+    fanouts: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
@@ -63,6 +66,8 @@ class Candidate:
             "training": self.training.recorded(),
             "preparation": asdict(self.preparation),
         }
+        if self.fanouts:
+            found["fanouts"] = self.fanouts
         # Lists for tuples, as a file gives them back.
         plain: dict[str, Any] = json.loads(json.dumps(found))
         return plain

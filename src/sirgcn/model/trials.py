@@ -22,8 +22,10 @@ from sirgcn.engine.loop import Interrupted, NotFinite, Outcome, Trainer, Watcher
 from sirgcn.files import write_atomic
 from sirgcn.model.defaults import Candidate
 from sirgcn.model.fitted import Member
+from sirgcn.model.sampling import sampled
 from sirgcn.model.seen import Seen
 from sirgcn.nn import build_net
+from sirgcn.scale import WholeGraph
 from sirgcn.strict import changed
 
 RECORDS = "trials.jsonl"
@@ -93,20 +95,29 @@ class Workshop:
         folder: the folder; None keeps nothing.
         watcher: called after every epoch.
         prune: called after every epoch with the epoch and its row; if it returns True, the training ends.
+        whole: evaluates a graph layer by layer in a bounded working set; None: by one pass.
     """
 
     seen: Seen
     folder: Path | None = None
     watcher: Watcher | None = None
     prune: Callable[[dict[str, Any]], bool] | None = None
+    whole: WholeGraph | None = None
     _tasks: dict[Any, Task] = field(default_factory=dict)
     _data: str = ""
 
     def task_of(self, candidate: Candidate) -> Task:
         """The task as a candidate reads it. Candidates often read the same."""
-        if candidate.preparation not in self._tasks:
-            self._tasks[candidate.preparation] = candidate.preparation.applied(self.seen.task)
-        return self._tasks[candidate.preparation]
+        key = candidate.preparation, candidate.fanouts
+        if key not in self._tasks:
+            task = self.seen.task
+            self._tasks[key] = sampled(task, candidate) if candidate.fanouts else candidate.preparation.applied(task)
+        return self._tasks[key]
+
+    def evaluate_in(self, memory: int) -> None:
+        """Evaluate layer by layer from now on, in a working set of so many bytes."""
+        scratch = None if self.folder is None else self.folder / "scratch"
+        self.whole = WholeGraph(memory, scratch)
 
     def say(self, text: str) -> None:
         """Tell the watcher, if it listens."""
@@ -163,6 +174,7 @@ class Workshop:
             checkpoints=checkpoints,
             every=_EVERY,
             watcher=relay,
+            whole=self.whole,
         )
         relay.trainer = trainer
         trainer.should_stop = relay.should_stop
@@ -234,9 +246,8 @@ class _Relay:
         if trainer.best_weights:
             trainer.model.load_state_dict(trainer.best_weights)
         metrics: dict[str, float] = {}
-        for part in PARTS[:2]:
-            for name, (loss, metric) in trainer.evaluate(part).items():
-                metrics |= {f"{name}_loss": loss, name: metric}
+        for name, (loss, metric) in trainer.evaluate(*PARTS[:2]).items():
+            metrics |= {f"{name}_loss": loss, name: metric}
         best = state.best_epoch if trainer.best_weights else state.epoch - 1
         return Outcome(state.history, best, self.ended, metrics, state.seconds, state.threads)
 
