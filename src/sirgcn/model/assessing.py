@@ -61,7 +61,8 @@ def assess(
     found = evaluation.to_dict()
     if controls is not None:
         if model.whole is not None:
-            controls = replace(controls, names=tuple(name for name in controls.names or CONTROLS if name not in _PASSES))
+            names = tuple(name for name in controls.names or CONTROLS if name not in _PASSES)
+            controls = replace(controls, names=names)
             told("no map, explanations or controls that are networks: they need passes over the whole graph")
         is_scaled = model.calibration is not None and model.problem.sort != "numbers"
         scaled = model.calibration.scaled(outputs) if is_scaled and model.calibration is not None else outputs

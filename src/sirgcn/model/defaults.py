@@ -60,7 +60,7 @@ class Candidate:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
-        found = {
+        found: dict[str, Any] = {
             "name": self.name,
             "network": self.config.to_dict(),
             "training": self.training.recorded(),

@@ -1,6 +1,6 @@
 """The plan of a fit: which candidates fit in the memory, how many epochs fit in the time, and what that is in words."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,16 +105,20 @@ def make_plan(
         working_set = min(route.working_set for route in routes)
         notes = [route.told for route in routes]
         workshop.evaluate_in(working_set)
-    of, each = len(fitting) + limits.more, None
-    if limits.seconds is not None:
-        each = limits.seconds / of
+    return _timed(workshop, Plan(tuple(fitting), largest, None, None, tuple(notes), working_set), limits)
+
+
+def _timed(workshop: Workshop, plan: Plan, limits: Limits) -> Plan:
+    """The plan with its times, and with as many epochs as fit in them."""
+    fitting, notes = plan.candidates, plan.notes
+    each = None if limits.seconds is None else limits.seconds / (len(fitting) + limits.more)
     speeds = _speeds(workshop, fitting)
     if each is not None:
-        fitting = [_within(one, speed, each) for one, speed in zip(fitting, speeds, strict=True)]
-        notes += [f"{one.name}: {one.training.epochs} epochs fit in the time" for one in fitting]
+        fitting = tuple(_within(one, speed, each) for one, speed in zip(fitting, speeds, strict=True))
+        notes += tuple(f"{one.name}: {one.training.epochs} epochs fit in the time" for one in fitting)
     times = [one.training.epochs * speed for one, speed in zip(fitting, speeds, strict=True)]
     total = sum(times) + limits.more * max(times)
-    return Plan(tuple(fitting), largest, total, each, tuple(notes), working_set)
+    return replace(plan, candidates=fitting, seconds=total, seconds_each=each, notes=notes)
 
 
 def _whole(
@@ -154,28 +158,29 @@ class _Kept:
 
     def routes(self, limits: Limits, free: int | None, change: Callable[[Candidate], Candidate]) -> list[Route]:
         """The routes of the candidates that have one. Where there is none, the error says why, and what would help."""
-        task = self.workshop.seen.task
+        task, limit = self.workshop.seen.task, self.limit
         reasons = {one.name: why_not(one, task) for one in self.found}
+        if limit is None:
+            limit = self._begin(free, limits.what, reasons)
         able = [one for one in self.found if reasons[one.name] is None]
-        smallest = min((_memory(self.workshop, one) for one in self.found), key=lambda memory: memory.total)
-        if not able:
-            reason = reasons[self.found[0].name]
-            check_memory(smallest, free, f"take a smaller width, fewer layers or a larger machine; {reason}", limits.what)
-        limit = self.limit if self.limit is not None else free
-        assert limit is not None
-        if self.limit is None:
-            there = f"{limit / 2**30:.1f} GB are {limits.what}"
-            self.workshop.say(f"passes over the whole graph need about {smallest.total / 2**30:.1f} GB, and {there}")
-        routes, seen = [], set[str]()
-        for one in able:
-            route = route_of(one, task, limit, change, limits.what)
-            alike = str({**route.candidate.to_dict(), "name": ""})
-            if alike not in seen:
-                routes.append(route)
-            seen.add(alike)
+        # Candidates of another depth may have become the same.
+        alike: dict[str, Route] = {}
+        for route in (route_of(one, task, limit, change, limits.what) for one in able):
+            alike.setdefault(str({**route.candidate.to_dict(), "name": ""}), route)
         if self.file is not None and self.limit is None:
             append_record(self.file, {"key": self.key, "limit": limit})
-        return routes
+        return list(alike.values())
+
+    def _begin(self, free: int | None, what: str, reasons: Mapping[str, str | None]) -> int:
+        """The memory for the routes; it is told, or refused where no candidate has a route."""
+        smallest = min((_memory(self.workshop, one) for one in self.found), key=lambda memory: memory.total)
+        if None not in reasons.values():
+            reason = reasons[self.found[0].name]
+            check_memory(smallest, free, f"take a smaller width, fewer layers or a larger machine; {reason}", what)
+        assert free is not None
+        there = f"{free / 2**30:.1f} GB are {what}"
+        self.workshop.say(f"passes over the whole graph need about {smallest.total / 2**30:.1f} GB, and {there}")
+        return free
 
 
 def in_words(seconds: float) -> str:

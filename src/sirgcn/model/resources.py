@@ -123,14 +123,11 @@ def check_memory(needed: Memory, free: int | None, advice: str = "", what: str =
     if free is None or needed.total <= free:
         return
     said = advice or "take a smaller width or fewer layers, close other programs, or use a larger machine"
-    raise TooLarge(
-        f"the training needs about {needed.total / 2**30:.1f} GB of memory, and {free / 2**30:.1f} GB are {what}; {said}"
-    )
+    needs, there = (f"{size / 2**30:.1f} GB" for size in (needed.total, free))
+    raise TooLarge(f"the training needs about {needs} of memory, and {there} are {what}; {said}")
 
 
-def seconds_per_epoch(
-    network: nn.Module, task: Task, training: TrainConfig, whole: WholeGraph | None = None
-) -> float:
+def seconds_per_epoch(network: nn.Module, task: Task, training: TrainConfig, whole: WholeGraph | None = None) -> float:
     """How long an epoch takes with its evaluation, by timing a few steps. The weights change: give a spare network.
 
     Args:

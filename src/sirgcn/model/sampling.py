@@ -3,17 +3,31 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
+from sirgcn.data.graphs import Graphs
 from sirgcn.data.task import Task
 from sirgcn.engine.controls import rows_of
 from sirgcn.model.defaults import Candidate
-from sirgcn.model.resources import BACKWARD, BASE, Memory, bytes_of, check_memory, kept_by_a_pass, memory_of_weights
+from sirgcn.model.fitted import Model
+from sirgcn.model.resources import (
+    BACKWARD,
+    BASE,
+    Memory,
+    bytes_of,
+    check_memory,
+    free_memory,
+    kept_by_a_pass,
+    memory_of_weights,
+)
 from sirgcn.model.seen import SeenTask
 from sirgcn.nn import build_net
-from sirgcn.scale import SampledTask
+from sirgcn.scale import SampledTask, WholeGraph
+from sirgcn.scale.budget import read_bytes
 from sirgcn.scale.layerwise import check_layerwise
+from sirgcn.strict import ConfigError
 
 LAYERS = 3
 """With more layers than this, a neighbourhood is most of a graph, and samples of it save nothing."""
@@ -123,8 +137,8 @@ def route_of(
     drawn = sampled(task, shallow)
     with torch.random.fork_rng(devices=[]):
         network = build_net(shallow.config)
-    data, weights = bytes_of(task.graphs) + _GROUPED * task.graphs.num_edges, memory_of_weights(network)
-    rows, rest = len(rows_of(task, "train")), limit - BASE - data - weights
+    weights, rows = memory_of_weights(network), len(rows_of(task, "train"))
+    data, rest = _bytes(task.graphs), limit - BASE - _bytes(task.graphs) - weights
     measured = min(rows, _MEASURED)
     batch = next(drawn.batches("train", measured, generator=torch.Generator().manual_seed(0)))
     per_seed = BACKWARD * kept_by_a_pass(deepcopy(network).train(), batch, "node") / measured
@@ -134,6 +148,48 @@ def route_of(
     training = {"batch_size": size, **_shortened(shallow, -(-rows // size))}
     found = change(shallow.with_changes({}, training))
     return Route(found, needed, max(_LEAST_SET, rest // 2))
+
+
+def _bytes(graphs: Graphs) -> int:
+    return bytes_of(graphs) + _GROUPED * graphs.num_edges
+
+
+def bounded(model: Model, graphs: Graphs, memory: int | str | None, scratch: Path) -> Model:
+    """A model that computes a graph layer by layer within the memory that the process may take.
+
+    Args:
+        model: the model.
+        graphs: what it will compute.
+        memory: the bytes, or a text such as `"4GB"`; None is what is free.
+        scratch: a folder for what is kept between layers.
+
+    Raises:
+        TooLarge: the graph itself does not fit.
+        ConfigError: the outputs of this model are not those of the nodes of one graph.
+
+    >>> import pandas as pd
+    >>> from sirgcn.data import load_tables
+    >>> from sirgcn.model.fitting import FitSettings, fit
+    >>> nodes = pd.DataFrame({"id": range(20), "size": [1.0, 2.0] * 10, "label": ["x", "y"] * 10})
+    >>> edges = pd.DataFrame({"source": range(18), "target": range(2, 20)})
+    >>> task = load_tables(nodes, edges)
+    >>> model = fit(task, FitSettings("fast"))
+    >>> found = bounded(model, task.graphs, "1GB", Path("/tmp")).outputs(task.graphs)
+    >>> torch.allclose(found, model.outputs(task.graphs), atol=1e-5)
+    True
+    """
+    if graphs.num_graphs > 1 or model.problem.level != "node":
+        raise ConfigError(
+            "memory: expected a model for the nodes of one graph, which is computed layer by layer; predictions of "
+            "molecules and of many graphs are made in pieces anyway, and those of edges by one pass: leave it out"
+        )
+    for member in model.members:
+        check_layerwise(member.network)
+    limit, what = (free_memory(), "free") if memory is None else (read_bytes(memory), "given")
+    needed = Memory(_bytes(graphs), sum(memory_of_weights(one.network) for one in model.members), _LEAST_SET)
+    check_memory(needed, limit, "give it more memory, or use a larger machine", what)
+    rest = 4 * _LEAST_SET if limit is None else limit - needed.total
+    return replace(model, whole=WholeGraph(max(_LEAST_SET, rest // 2), scratch))
 
 
 def _shortened(one: Candidate, batches: int) -> dict[str, int]:
