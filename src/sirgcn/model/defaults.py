@@ -5,6 +5,7 @@ measurements that chose it.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from sirgcn.engine.experiment import TrainConfig
 from sirgcn.model.facts import Facts
 from sirgcn.model.preparation import Preparation
 from sirgcn.nn import NetConfig
-from sirgcn.strict import changed
+from sirgcn.strict import changed, from_dict
 
 FEW = 60
 """So many training rows of a class are few: nothing but strong regularisation helps."""
@@ -71,6 +72,19 @@ class Candidate:
         # Lists for tuples, as a file gives them back.
         plain: dict[str, Any] = json.loads(json.dumps(found))
         return plain
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Candidate":
+        """The candidate of which `to_dict` gave these values.
+
+        >>> from sirgcn.data import load
+        >>> one = candidates(load("hetero_edge_count", c=2, num_graphs=10))[0]
+        >>> Candidate.from_dict(one.to_dict()) == one
+        True
+        """
+        network, training = NetConfig.from_dict(data["network"]), from_dict(TrainConfig, data["training"], "training")
+        preparation = from_dict(Preparation, data["preparation"], "preparation")
+        return cls(data["name"], network, training, preparation, tuple(data.get("fanouts", ())))
 
     def with_changes(self, network: dict[str, Any], training: dict[str, Any]) -> "Candidate":
         """The candidate with settings changed by their short names, and the training by the fields of `TrainConfig`."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from sirgcn.data.task import Task
 from sirgcn.engine.locks import held
 from sirgcn.engine.loop import Watcher
+from sirgcn.model.crew import Crew
 from sirgcn.model.defaults import Candidate, candidates, networks
 from sirgcn.model.fitted import Model
 from sirgcn.model.plan import Limits, Plan, make_plan
@@ -85,7 +86,11 @@ class FitSettings:
 
 
 def fit(
-    task: Task, settings: FitSettings | None = None, work: Path | None = None, watcher: Watcher | None = None
+    task: Task,
+    settings: FitSettings | None = None,
+    work: Path | None = None,
+    watcher: Watcher | None = None,
+    crew: Crew | None = None,
 ) -> Model:
     """Train a model on the first split of a task. The test part is not used.
 
@@ -97,6 +102,7 @@ def fit(
         settings: how; default: the preset `good`.
         work: a folder, from which the same call goes on after a kill; None keeps nothing.
         watcher: called after every epoch. If it has a method `say`, it also gets what is done, in sentences.
+        crew: the ranks that share the trainings, of which this one leads; None: this process trains alone.
 
     Raises:
         TooLarge: no network that the rule knows fits in the free memory.
@@ -112,7 +118,10 @@ def fit(
     """
     settings = settings or FitSettings()
     with _held(work):
-        return _fit(task, settings, Workshop(see(task, settings.seed), work, watcher))
+        found = _fit(task, settings, Workshop(see(task, settings.seed), work, watcher, crew=crew))
+    if crew is not None:
+        crew.tell(None)
+    return found
 
 
 class NotFitted(RuntimeError):

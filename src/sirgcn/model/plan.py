@@ -112,6 +112,9 @@ def _timed(workshop: Workshop, plan: Plan, limits: Limits) -> Plan:
     """The plan with its times, and with as many epochs as fit in them."""
     fitting, notes = plan.candidates, plan.notes
     each = None if limits.seconds is None else limits.seconds / (len(fitting) + limits.more)
+    if workshop.crew is not None:
+        # One process cannot time what the ranks share. A training ends when its time is over.
+        return replace(plan, seconds_each=each)
     speeds = _speeds(workshop, fitting)
     if each is not None:
         fitting = tuple(_within(one, speed, each) for one, speed in zip(fitting, speeds, strict=True))
@@ -165,7 +168,9 @@ class _Kept:
         able = [one for one in self.found if reasons[one.name] is None]
         # Candidates of another depth may have become the same.
         alike: dict[str, Route] = {}
-        for route in (route_of(one, task, limit, change, limits.what) for one in able):
+        # Every rank draws its own batches, and holds its own working set.
+        share = limit // (1 if self.workshop.crew is None else self.workshop.crew.group.world)
+        for route in (route_of(one, task, share, change, limits.what) for one in able):
             alike.setdefault(str({**route.candidate.to_dict(), "name": ""}), route)
         if self.file is not None and self.limit is None:
             append_record(self.file, {"key": self.key, "limit": limit})

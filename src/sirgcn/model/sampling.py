@@ -45,7 +45,7 @@ _LEAST_SET = 16 << 20
 _GROUPED = 2 * 16
 # About how many steps a training makes, and the fewest epochs.
 _STEPS, _LEAST_EPOCHS = 600, 10
-_ADVICE = "give it more memory, take a smaller width or fewer layers, or use a larger machine"
+_ADVICE = "take a smaller width or fewer layers, give it more memory, close other programs, or use a larger machine"
 
 
 class SampledSeen(SeenTask, SampledTask):

@@ -5,6 +5,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -19,7 +20,9 @@ from sirgcn.data.task import Task
 from sirgcn.engine.checkpoint import Checkpoints
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.loop import Interrupted, NotFinite, Outcome, Trainer, Watcher, splits_sha256
+from sirgcn.engine.ranks import ALONE
 from sirgcn.files import write_atomic
+from sirgcn.model.crew import Crew
 from sirgcn.model.defaults import Candidate
 from sirgcn.model.fitted import Member
 from sirgcn.model.sampling import sampled
@@ -96,6 +99,7 @@ class Workshop:
         watcher: called after every epoch.
         prune: called after every epoch with the epoch and its row; if it returns True, the training ends.
         whole: evaluates a graph layer by layer in a bounded working set; None: by one pass.
+        crew: the ranks that share the trainings; None: this process trains alone.
     """
 
     seen: Seen
@@ -103,6 +107,7 @@ class Workshop:
     watcher: Watcher | None = None
     prune: Callable[[dict[str, Any]], bool] | None = None
     whole: WholeGraph | None = None
+    crew: Crew | None = None
     _tasks: dict[Any, Task] = field(default_factory=dict)
     _data: str = ""
 
@@ -139,6 +144,9 @@ class Workshop:
         torch.manual_seed(trial.seed)
         network = build_net(trial.candidate.config)
         started = time.perf_counter()
+        if self.crew is not None:
+            working_set = None if self.whole is None else self.whole.memory
+            self.crew.tell({"candidate": trial.candidate.to_dict(), "seed": trial.seed, "working_set": working_set})
         try:
             outcome = self._train(network, trial, key, (place, of))
         except NotFinite as error:
@@ -148,6 +156,18 @@ class Workshop:
         record = self._base(trial, network) | {"key": key} | _told(outcome, self.seen)
         self._keep(key, record, network)
         return Finished(trial, record, Member(trial.candidate.config, network.eval(), trial.candidate.preparation))
+
+    def follow(self) -> None:
+        """Train what rank 0 trains, until its fit is over."""
+        assert self.crew is not None
+        while (told := self.crew.heard()) is not None:
+            # Rank 0 alone looks at the clock.
+            trial = Trial(Candidate.from_dict(told["candidate"]), told["seed"])
+            if told["working_set"] is not None and self.whole is None:
+                self.evaluate_in(told["working_set"])
+            torch.manual_seed(trial.seed)
+            with suppress(NotFinite):
+                self._train(build_net(trial.candidate.config), trial, "", (1, 1))
 
     def key(self, trial: Trial) -> str:
         """A hash of everything that decides a training."""
@@ -165,15 +185,17 @@ class Workshop:
     def _train(self, network: nn.Module, trial: Trial, key: str, count: tuple[int, int]) -> Outcome:
         checkpoints = None if self.folder is None else Checkpoints(self.folder / "checkpoints" / key)
         relay = _Relay(self, trial, count)
-        training = without_validation(trial.candidate.training, self.seen)
+        training, task = without_validation(trial.candidate.training, self.seen), self.task_of(trial.candidate)
+        channels = trial.candidate.config.block.channels
         trainer = Trainer(
             network,
-            self.task_of(trial.candidate),
+            task,
             training,
             seed=trial.seed,
             checkpoints=checkpoints,
             every=_EVERY,
             watcher=relay,
+            ranks=ALONE if self.crew is None else self.crew.ranks_for(task, channels, self.say),
             whole=self.whole,
         )
         relay.trainer = trainer
