@@ -25,7 +25,10 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "exclude-members": "extra_repr, init_conv, set_fit_request, set_score_request"}
+autodoc_default_options = {
+    "members": True,
+    "exclude-members": "extra_repr, init_conv, set_fit_request, set_score_request",
+}
 autodoc_typehints_format = "short"
 
 html_theme = "furo"

@@ -12,7 +12,7 @@ from sirgcn.cli.choose import seconds_of
 if TYPE_CHECKING:
     from sirgcn.data import Task
 
-FIT = ("preset", "time_limit", "seeds", "seed", "candidate", "network", "train")
+FIT = ("preset", "time_limit", "seeds", "seed", "candidate", "network", "train", "memory")
 """The keys of the section [train] that are settings of the fit."""
 
 # What `load_tables` takes and a file cannot say: a run that skips rows says so itself.
@@ -171,6 +171,7 @@ def as_toml(asked: Asked, notes: Mapping[str, str], columns: Sequence[str]) -> s
         *(f"{name} = {_toml(asked.fit[name])}" for name in _SEARCHED if name in asked.fit),
         '# time_limit = "10m"',
         "# seeds = 3  # networks whose predictions are averaged",
+        '# memory = "4GB"  # what the process may take; default: what is free',
         "# controls = false  # leaves out the models that the network is compared with",
     ]
     return "\n".join(lines) + "\n"

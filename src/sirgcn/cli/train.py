@@ -1,10 +1,11 @@
 """`sirgcn train` and `sirgcn init`: from a user's files to a model."""
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,10 @@ from sirgcn.cli.shared import err, out, resumable
 if TYPE_CHECKING:
     from sirgcn.data import Task
     from sirgcn.model import Model
+    from sirgcn.model.training import TrainSettings
 
+# The help's first sentence names them, so that all options fit a screen.
+TrainFiles = Annotated[list[Path], typer.Argument(metavar="FILES", hidden=True)]
 Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="Nodes and edges, molecules, or config.toml.")]
 Target = Annotated[
     list[str] | None, typer.Option("--target", "-t", metavar="COL", help="The column to predict; repeatable.")
@@ -35,12 +39,15 @@ SplitColumn = Annotated[
 MetricName = Annotated[
     str | None, typer.Option("--metric", metavar="NAME", help="What the best model is chosen by, such as f1.")
 ]
+Memory = Annotated[str | None, typer.Option("--memory", metavar="4GB", help="Train on samples if passes need more.")]
+Workers = Annotated[int | None, typer.Option("--workers", metavar="N", min=1, help="How many processes share it.")]
+MemoryBound = Annotated[bool, typer.Option("--memory-bound", help="Fetch rows of one process after another.")]
 NoControls = Annotated[bool, typer.Option("--no-controls", help="Leave out the simple models to compare with.")]
 ShortJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def train(
-    files: Files,
+    files: TrainFiles,
     target: Target = None,
     out_: Out = Path("model"),
     graphs: GraphsFile = None,
@@ -49,10 +56,13 @@ def train(
     seeds: Seeds = None,
     split: SplitColumn = None,
     metric: MetricName = None,
+    memory: Memory = None,
+    workers: Workers = None,
+    memory_bound: MemoryBound = False,
     no_controls: NoControls = False,
     as_json: ShortJson = False,
 ) -> None:
-    """Train on your own tables. The same command goes on where it was stopped.
+    """Train on FILES: nodes edges, molecules or a config.toml. Repeat it to resume.
 
     Example: sirgcn train nodes.csv edges.csv --target label --out model
     """
@@ -64,12 +74,12 @@ def train(
         _refuse_beside_config(target, graphs, split, metric)
     else:
         asked = configured.from_files(files, graphs, target=target, split=split, metric=metric)
-    fit: dict[str, Any] = {"preset": preset, "seeds": seeds}
+    fit: dict[str, Any] = {"preset": preset, "seeds": seeds, "memory": memory}
     if time_limit is not None:
         fit["time_limit"] = configured.time_of(time_limit, "--time-limit")
     given = {name: value for name, value in fit.items() if value is not None}
     asked = replace(asked, fit=asked.fit | given, controls=asked.controls and not no_controls)
-    _train(asked, out_, as_json)
+    _train(asked, out_, as_json, _ranks(workers, memory_bound))
 
 
 def _refuse_beside_config(target: list[str] | None, graphs: Path | None, split: str | None, metric: str | None) -> None:
@@ -78,23 +88,78 @@ def _refuse_beside_config(target: list[str] | None, graphs: Path | None, split: 
             raise ValueError(f"{name}: expected it in the section [data] of the file, got it as an option, too")
 
 
-def _train(asked: configured.Asked, folder: Path, as_json: bool) -> None:
-    from sirgcn.cli.watching import Watching
+@dataclass(frozen=True)
+class _Ranks:
+    """The processes of a training: those of this machine, or those that torchrun has started."""
 
-    with resumable(), Watching() as watcher:
+    number: int
+    under_torchrun: bool
+    memory_bound: bool
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process prints and writes."""
+        return not self.under_torchrun or os.environ["RANK"] == "0"
+
+
+def _ranks(workers: int | None, memory_bound: bool) -> _Ranks:
+    # What `sirgcn.scale.launch.is_under_torchrun` says, without torch.
+    under_torchrun = all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+    if under_torchrun and workers is not None:
+        raise ValueError("--workers: expected none under torchrun, whose --nproc-per-node says how many there are")
+    number = workers or 1
+    if memory_bound and number == 1 and not under_torchrun:
+        raise ValueError("--memory-bound: expected several processes, which fetch rows of each other: --workers 2")
+    return _Ranks(number, under_torchrun, memory_bound)
+
+
+def _train(asked: configured.Asked, folder: Path, as_json: bool, ranks: _Ranks) -> None:
+    with resumable():
         # Before torch is imported, which takes seconds.
-        watcher.say("reading the tables")
+        if ranks.leads:
+            err.print("reading the tables", highlight=False)
         from sirgcn.model.fitting import FitSettings
-        from sirgcn.model.folder import check_place
-        from sirgcn.model.training import TrainSettings, train_into
+        from sirgcn.model.folder import check_place, load
+        from sirgcn.model.training import TrainSettings
+        from sirgcn.scale.launch import joined, launch
 
         check_place(folder)
-        settings = FitSettings(**asked.fit)
+        fit = FitSettings(**asked.fit)
         task = asked.task()
-        _tell(task)
-        command = shlex.join(["sirgcn", *sys.argv[1:]])
-        model = train_into(task, folder, TrainSettings(settings, asked.controls, command, watcher))
-    _show(model, folder, as_json)
+        if ranks.leads:
+            _tell(task)
+        settings = TrainSettings(fit, asked.controls, shlex.join(["sirgcn", *sys.argv[1:]]))
+        given = task, folder, settings, ranks.memory_bound
+        if ranks.under_torchrun:
+            with joined():
+                _on_rank(*given)
+        elif ranks.number > 1:
+            launch(_on_rank, ranks.number, given)
+        else:
+            _alone(*given)
+    if ranks.leads:
+        _show(load(folder), folder, as_json)
+
+
+def _alone(task: "Task", folder: Path, settings: "TrainSettings", memory_bound: bool) -> None:
+    from sirgcn.cli.watching import Watching
+    from sirgcn.model.training import train_into
+
+    with Watching() as watcher:
+        train_into(task, folder, replace(settings, watcher=watcher))
+
+
+def _on_rank(task: "Task", folder: Path, settings: "TrainSettings", memory_bound: bool) -> None:
+    from torch.distributed import get_rank
+
+    from sirgcn.cli.watching import Watching
+    from sirgcn.model.training import train_as_rank
+
+    if get_rank():
+        train_as_rank(task, folder, settings, memory_bound)
+        return
+    with Watching() as watcher:
+        train_as_rank(task, folder, replace(settings, watcher=watcher), memory_bound)
 
 
 def _tell(task: "Task") -> None:
