@@ -12,13 +12,15 @@ import typer
 
 from sirgcn.cli import configured
 from sirgcn.cli.outcome import print_controls, print_lines, print_scores
-from sirgcn.cli.shared import err, out, resumable
+from sirgcn.cli.shared import ShortJson, count, err, out, resumable, warn
+from sirgcn.cli.typed import Sets, as_typed
 
 if TYPE_CHECKING:
     from sirgcn.data import Task
     from sirgcn.model import Model
 
-Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="nodes edges, or molecules, or config.toml.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="nodes edges, molecules, or config.")]
+Tables = Annotated[list[Path], typer.Argument(metavar="FILES", help="nodes edges, or molecules.")]
 Target = Annotated[list[str] | None, typer.Option("--target", "-t", metavar="COL", help="What to predict; repeatable.")]
 Out = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the model.")]
 GraphsFile = Annotated[Path | None, typer.Option("--graphs", metavar="FILE", help="A table with a row for each graph.")]
@@ -28,7 +30,6 @@ Seeds = Annotated[int | None, typer.Option("--seeds", metavar="N", help="How man
 SplitColumn = Annotated[str | None, typer.Option("--split", metavar="COL", help="It holds train, val, test.")]
 MetricName = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="What to choose by, such as f1.")]
 NoControls = Annotated[bool, typer.Option("--no-controls", help="Fit no simple models beside it.")]
-ShortJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 
 
 def train(
@@ -41,6 +42,7 @@ def train(
     seeds: Seeds = None,
     split: SplitColumn = None,
     metric: MetricName = None,
+    set_: Sets = None,
     no_controls: NoControls = False,
     as_json: ShortJson = False,
 ) -> None:
@@ -58,6 +60,7 @@ def train(
     if time_limit is not None:
         fit["time_limit"] = configured.time_of(time_limit, "--time-limit")
     given = {name: value for name, value in fit.items() if value is not None}
+    asked = asked.with_sets(set_)
     asked = replace(asked, fit=asked.fit | given, controls=asked.controls and not no_controls)
     _train(asked, out_, as_json)
 
@@ -76,9 +79,9 @@ def _train(asked: configured.Asked, folder: Path, as_json: bool) -> None:
 
     check_place(folder)
     settings = FitSettings(**asked.fit)
-    with resumable(), Watching() as watcher:
+    with resumable() as interrupt, Watching(interrupt) as watcher:
         watcher.say("reading the tables")
-        task = asked.task()
+        task = asked.task(folder.with_name(f"{folder.name}.bad.csv"))
         _tell(task)
         command = shlex.join(["sirgcn", *sys.argv[1:]])
         model = train_into(task, folder, TrainSettings(settings, asked.controls, command, watcher))
@@ -89,7 +92,7 @@ def _tell(task: "Task") -> None:
     """Print what was understood, and what looks suspicious."""
     found = task.describe()
     targets = ", ".join(task.details["preprocessing"].targets)
-    sizes = ", ".join(f"{found.sizes[name]:,} {name}" for name in ("graphs", "nodes", "edges"))
+    sizes = ", ".join(count(int(found.sizes[name]), name[:-1]) for name in ("graphs", "nodes", "edges"))
     lines = [f"{found.name}: {sizes}; predicts {targets} of every {task.level}, measured by {task.metric}"]
     blocks: dict[str, Mapping[str, Any]] = {
         "inferred": found.inferred,
@@ -101,7 +104,7 @@ def _tell(task: "Task") -> None:
     for line in lines:
         err.print(line, markup=False, highlight=False, soft_wrap=True)
     for warning in found.warnings:
-        err.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+        warn(as_typed(warning))
 
 
 def shortened(block: Mapping[str, Any], most: int = 12) -> str:
@@ -137,17 +140,16 @@ def result_of(model: "Model") -> dict[str, Any]:
 
 
 def init(
-    files: Files,
+    files: Tables,
     target: Target = None,
     out_: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("config.toml"),
     graphs: GraphsFile = None,
     split: SplitColumn = None,
+    set_: Sets = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     as_json: ShortJson = False,
 ) -> None:
-    """Look at your files, and write a config.toml for sirgcn train that you can change.
-
-    It prints what it understood and what looks suspicious. Nothing is trained.
+    """Look at your files, say what is odd, and write a config.toml to train from.
 
     Example: sirgcn init nodes.csv edges.csv --target label
     """
@@ -155,14 +157,14 @@ def init(
 
     if out_.exists() and not force:
         raise FileExistsError(f"{out_}: expected no file, got one; --force writes over it")
-    asked = configured.from_files(files, graphs, target=target, split=split)
-    task = asked.task()
+    asked = configured.from_files(files, graphs, target=target, split=split).with_sets(set_)
+    task = asked.task(out_.with_name(f"{out_.stem}.bad.csv"))
     description = task.describe()
     write_atomic(out_, config_of(asked, task, out_.parent).encode())
     if as_json:
         print(json.dumps({"config": str(out_), **description.to_dict()}))
         return
-    out.print(str(description), markup=False, highlight=False, soft_wrap=True)
+    out.print(as_typed(str(description)), markup=False, highlight=False, soft_wrap=True)
     out.print(f"written: {out_}; train with: sirgcn train {shlex.quote(str(out_))}", markup=False, soft_wrap=True)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from sirgcn.cli.outcome import print_lines, print_scores
-from sirgcn.cli.shared import count, err, resumable
+from sirgcn.cli.shared import ShortJson, count, err, resumable
 
 if TYPE_CHECKING:
     from sirgcn.data.tables import Inputs
@@ -22,7 +22,6 @@ Known = Annotated[
 ]
 OutFile = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="It ends in .csv or .parquet.")]
 Level = Annotated[float | None, typer.Option("--level", metavar="0.9", help="Add sets or intervals.")]
-ShortJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 
 
 def predict(

@@ -215,12 +215,13 @@ def _first_line(error: Exception) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without the notes of torch's exporters, which a user can do nothing about."""
-    logger = logging.getLogger("torch")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    levels = {name: logging.getLogger(name).level for name in ("torch", "onnx_ir", "onnxscript")}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
