@@ -34,7 +34,7 @@ def quick(cls: Any, training: dict[str, Any] = SHORT, **options: Any) -> Any:
 
 
 def checks() -> list[Any]:
-    found = []
+    found: list[Any] = []
     for cls in (SIRClassifier, SIRRegressor):
         for _, check in estimator_checks_generator(quick(cls)):
             name = check.func.__name__

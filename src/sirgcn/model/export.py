@@ -67,6 +67,8 @@ def export(model: Model, path: str | Path, to: Target = "pt2") -> Path:
     """
     check_name("to", to, TARGETS, exact=True)
     path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: expected a file in a folder that is there, got {path.parent}")
     if to == "script":
         return write_script(model, path)
     data = _pt2(model) if to == "pt2" else _onnx(model)
