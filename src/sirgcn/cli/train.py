@@ -13,7 +13,8 @@ import typer
 
 from sirgcn.cli import configured
 from sirgcn.cli.outcome import print_controls, print_lines, print_scores
-from sirgcn.cli.shared import err, out, resumable
+from sirgcn.cli.shared import Interrupt, ShortJson, count, err, out, resumable, warn
+from sirgcn.cli.typed import Sets, as_typed
 
 if TYPE_CHECKING:
     from sirgcn.data import Task
@@ -26,6 +27,7 @@ Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="Nodes and ed
 Target = Annotated[
     list[str] | None, typer.Option("--target", "-t", metavar="COL", help="The column to predict; repeatable.")
 ]
+Tables = Annotated[list[Path], typer.Argument(metavar="FILES", help="Nodes and edges, or molecules.")]
 Out = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the model.")]
 GraphsFile = Annotated[Path | None, typer.Option("--graphs", metavar="FILE", help="A table with a row for each graph.")]
 Preset = Annotated[str | None, typer.Option("--preset", metavar="NAME", help="fast, good (default) or best.")]
@@ -37,13 +39,12 @@ SplitColumn = Annotated[
     str | None, typer.Option("--split", metavar="COL", help="It says train, val or test of each row.")
 ]
 MetricName = Annotated[
-    str | None, typer.Option("--metric", metavar="NAME", help="What the best model is chosen by, such as f1.")
+    str | None, typer.Option("--metric", metavar="NAME", help="What chooses the best model, such as f1.")
 ]
 Memory = Annotated[str | None, typer.Option("--memory", metavar="4GB", help="Train on samples if passes need more.")]
 Workers = Annotated[int | None, typer.Option("--workers", metavar="N", min=1, help="How many processes share it.")]
 MemoryBound = Annotated[bool, typer.Option("--memory-bound", help="Fetch rows of one process after another.")]
-NoControls = Annotated[bool, typer.Option("--no-controls", help="Leave out the simple models to compare with.")]
-ShortJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+NoControls = Annotated[bool, typer.Option("--no-controls", help="Fit no simple models to compare with.")]
 
 
 def train(
@@ -59,6 +60,7 @@ def train(
     memory: Memory = None,
     workers: Workers = None,
     memory_bound: MemoryBound = False,
+    set_: Sets = None,
     no_controls: NoControls = False,
     as_json: ShortJson = False,
 ) -> None:
@@ -78,6 +80,7 @@ def train(
     if time_limit is not None:
         fit["time_limit"] = configured.time_of(time_limit, "--time-limit")
     given = {name: value for name, value in fit.items() if value is not None}
+    asked = asked.with_sets(set_)
     asked = replace(asked, fit=asked.fit | given, controls=asked.controls and not no_controls)
     _train(asked, out_, as_json, _ranks(workers, memory_bound))
 
@@ -114,7 +117,7 @@ def _ranks(workers: int | None, memory_bound: bool) -> _Ranks:
 
 
 def _train(asked: configured.Asked, folder: Path, as_json: bool, ranks: _Ranks) -> None:
-    with resumable():
+    with resumable() as interrupt:
         # Before torch is imported, which takes seconds.
         if ranks.leads:
             err.print("reading the tables", highlight=False)
@@ -125,7 +128,7 @@ def _train(asked: configured.Asked, folder: Path, as_json: bool, ranks: _Ranks) 
 
         check_place(folder)
         fit = FitSettings(**asked.fit)
-        task = asked.task()
+        task = asked.task(folder.with_name(f"{folder.name}.bad.csv"))
         if ranks.leads:
             _tell(task)
         settings = TrainSettings(fit, asked.controls, shlex.join(["sirgcn", *sys.argv[1:]]))
@@ -136,16 +139,16 @@ def _train(asked: configured.Asked, folder: Path, as_json: bool, ranks: _Ranks) 
         elif ranks.number > 1:
             launch(_on_rank, ranks.number, given)
         else:
-            _alone(*given)
+            _alone(interrupt, *given)
     if ranks.leads:
         _show(load(folder), folder, as_json)
 
 
-def _alone(task: "Task", folder: Path, settings: "TrainSettings", memory_bound: bool) -> None:
+def _alone(interrupt: Interrupt, task: "Task", folder: Path, settings: "TrainSettings", memory_bound: bool) -> None:
     from sirgcn.cli.watching import Watching
     from sirgcn.model.training import train_into
 
-    with Watching() as watcher:
+    with Watching(interrupt) as watcher:
         train_into(task, folder, replace(settings, watcher=watcher))
 
 
@@ -167,7 +170,7 @@ def _tell(task: "Task") -> None:
     found = task.describe()
     targets = ", ".join(task.details["preprocessing"].targets)
     counted = ("graphs", "nodes", "edges") if found.sizes["graphs"] > 1 else ("nodes", "edges")
-    sizes = ", ".join(f"{found.sizes[name]:,} {name}" for name in counted)
+    sizes = ", ".join(count(int(found.sizes[name]), name[:-1]) for name in counted)
     lines = [f"{found.name}: {sizes}; predicts {targets} of every {task.level}, measured by {task.metric}"]
     blocks: dict[str, Mapping[str, Any]] = {
         "inferred": found.inferred,
@@ -179,7 +182,7 @@ def _tell(task: "Task") -> None:
     for line in lines:
         err.print(line, markup=False, highlight=False, soft_wrap=True)
     for warning in found.warnings:
-        err.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+        warn(as_typed(warning))
 
 
 def alike(columns: Mapping[str, str]) -> dict[str, str]:
@@ -228,17 +231,16 @@ def result_of(model: "Model") -> dict[str, Any]:
 
 
 def init(
-    files: Files,
+    files: Tables,
     target: Target = None,
     out_: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("config.toml"),
     graphs: GraphsFile = None,
     split: SplitColumn = None,
+    set_: Sets = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     as_json: ShortJson = False,
 ) -> None:
-    """Look at your files, and write a config.toml for sirgcn train that you can change.
-
-    It prints what it understood and what looks suspicious. Nothing is trained.
+    """Look at your files, say what is odd, and write a config.toml to train from.
 
     Example: sirgcn init nodes.csv edges.csv --target label
     """
@@ -246,14 +248,14 @@ def init(
 
     if out_.exists() and not force:
         raise FileExistsError(f"{out_}: expected no file, got one; --force writes over it")
-    asked = configured.from_files(files, graphs, target=target, split=split)
-    task = asked.task()
+    asked = configured.from_files(files, graphs, target=target, split=split).with_sets(set_)
+    task = asked.task(out_.with_name(f"{out_.stem}.bad.csv"))
     description = task.describe()
     write_atomic(out_, config_of(asked, task, out_.parent).encode())
     if as_json:
         print(json.dumps({"config": str(out_), **description.to_dict()}))
         return
-    out.print(str(description), markup=False, highlight=False, soft_wrap=True)
+    out.print(as_typed(str(description)), markup=False, highlight=False, soft_wrap=True)
     out.print(f"written: {out_}; train with: sirgcn train {shlex.quote(str(out_))}", markup=False, soft_wrap=True)
 
 

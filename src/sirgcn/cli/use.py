@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from sirgcn.cli.outcome import print_lines, print_scores
-from sirgcn.cli.shared import count, err, resumable
+from sirgcn.cli.shared import ShortJson, count, err, resumable
 
 if TYPE_CHECKING:
     from sirgcn.data.tables import Inputs
@@ -25,7 +25,6 @@ Level = Annotated[
     float | None, typer.Option("--level", metavar="0.9", help="Add sets or intervals that hold this share.")
 ]
 Memory = Annotated[str | None, typer.Option("--memory", metavar="4GB", help="Compute layer by layer within it.")]
-ShortJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def predict(
