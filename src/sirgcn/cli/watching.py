@@ -5,16 +5,21 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sirgcn.cli.shared import err
+from sirgcn.cli.shared import Interrupt, err
 
 # A log gets a line for the first epoch and then one in so many seconds.
 _SECONDS = 10.0
 
 
 class Watching:
-    """Shows the epochs of a training on standard error, and the sentences that it says."""
+    """Shows the epochs of a training on standard error, and the sentences that it says.
 
-    def __init__(self) -> None:
+    Args:
+        interrupt: checked after every epoch.
+    """
+
+    def __init__(self, interrupt: Interrupt | None = None) -> None:
+        self.interrupt = interrupt
         self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -42,6 +47,8 @@ class Watching:
 
     def epoch(self, row: dict[str, Any], epochs: int) -> None:
         """Show an epoch."""
+        if self.interrupt is not None:
+            self.interrupt.check()
         note = f"loss {row['step_loss']:.4g}"
         if row.get("val") is not None:
             note += f", val {row['val']:.4g}"

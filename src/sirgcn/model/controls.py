@@ -245,7 +245,7 @@ def run_controls(
     model = sample_scores(problem, outputs.double(), target, groups=groups, seed=settings.seed)
     found, started = [], time.thread_time()
     for place, name in enumerate(suited):
-        told(CONTROLS[name].title)
+        told(_title(name, problem))
         # What one of them leaves is shared by those that follow.
         left = max(1.0, settings.seconds - (time.thread_time() - started))
         share = replace(asked, seconds=left / (len(suited) - place))
@@ -253,11 +253,15 @@ def run_controls(
     return found
 
 
+def _title(name: str, problem: Problem) -> str:
+    return "Mean" if name == "majority" and problem.sort == "numbers" else CONTROLS[name].title
+
+
 def _result(
     name: str, asked: Asked, problem: Problem, model: Sampled, rows: Tensor, calibration_rows: Tensor | None
 ) -> ControlResult:
     control, task, started = CONTROLS[name], asked.task, time.thread_time()
-    title = "Mean" if name == "majority" and problem.sort == "numbers" else control.title
+    title = _title(name, problem)
     try:
         every = control.fit(asked).double()
     except (ValueError, RuntimeError, MemoryError) as error:
