@@ -1,3 +1,4 @@
+import runpy
 from importlib.metadata import version as version_of
 from pathlib import Path
 
@@ -25,7 +26,10 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "exclude-members": "extra_repr, init_conv, set_fit_request, set_score_request"}
+autodoc_default_options = {
+    "members": True,
+    "exclude-members": "extra_repr, init_conv, set_fit_request, set_score_request",
+}
 autodoc_typehints_format = "short"
 
 html_theme = "furo"
@@ -41,5 +45,12 @@ def draw_figures(app: Sphinx) -> None:
     write_figures(folder=Path(app.srcdir) / "_generated", format="svg")
 
 
+def write_notebooks(app: Sphinx) -> None:
+    """The notebooks as pages, with the outputs that were recorded."""
+    tool = runpy.run_path(str(Path(app.srcdir).parent / "tools" / "notebooks.py"))
+    tool["write_pages"](Path(app.srcdir) / "_generated" / "notebooks")
+
+
 def setup(app: Sphinx) -> None:
     app.connect("builder-inited", draw_figures)
+    app.connect("builder-inited", write_notebooks)

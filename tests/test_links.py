@@ -74,4 +74,5 @@ def test_the_check_of_built_pages_finds_what_is_planted(planted: str, said: str,
     assert TOOL["problems"](tmp_path) == []
     (tmp_path / "index.html").write_text(sound + planted)
     (problem,) = TOOL["problems"](tmp_path)
-    assert problem.startswith("index.html: ") and said in problem
+    assert problem.startswith("index.html: ")
+    assert said in problem

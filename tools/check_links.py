@@ -1,7 +1,7 @@
 """Check the links of built pages without a network: `python tools/check_links.py docs/_build/html`.
 
-Every link to a page, a picture or a place in a page must lead there, and no page may load a script, a style or a picture
-from elsewhere. Links to other sites are not followed.
+Every link to a page, a picture or a place in a page must lead there, and no page may load a script, a style or a
+picture from elsewhere. Links to other sites are not followed.
 """
 
 import re
