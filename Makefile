@@ -57,7 +57,7 @@ bench: $(STAMP) ## measure time and memory against peers
 	$(BIN)/python -m sirgcn.bench $(ARGS)
 
 results: $(STAMP) ## rewrite the tables in the documentation from the records in results/
-	$(BIN)/sirgcn results $(addprefix --docs docs/,results.md tuning.md models.md theory/collisions.md theory/wl.md)
+	$(BIN)/sirgcn results --docs README.md $(addprefix --docs docs/,results.md tuned.md models.md defaults.md calibration.md theory/collisions.md theory/wl.md)
 
 # AVX2 and AVX-512, as far as the machine has them; torch's and Python's own leaks are not ours to look for.
 SANITIZED  := $(CURDIR)/build/sanitize

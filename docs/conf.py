@@ -39,10 +39,14 @@ html_static_path = ["_static"]
 
 
 def draw_figures(app: Sphinx) -> None:
-    """The paper's figures, anew at every build."""
+    """The paper's figures and the learning curves of our runs, anew at every build."""
+    from sirgcn.report.learning import write_curves
     from sirgcn.report.paper_figures import write_figures
 
-    write_figures(folder=Path(app.srcdir) / "_generated", format="svg")
+    source = Path(app.srcdir)
+    write_figures(folder=source / "_generated", format="svg")
+    pages = [page.read_text("utf-8") for page in (source / "tuned.md", source / "results.md")]
+    write_curves(pages, source.parent / "results", source / "_generated")
 
 
 def write_notebooks(app: Sphinx) -> None:

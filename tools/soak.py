@@ -61,6 +61,12 @@ CHECKS = {
         ("-m", "tests.model.stream", "--rows", "1000000", "--kills", "10"),
         10800,
     ),
+    "large": Check(
+        "sirgcn train on 200,000 nodes and 2 million edges, 3 layers of 64 channels: at most 6 GB, and progress from "
+        "the first second",
+        ("-m", "tests.model.large"),
+        7200,
+    ),
     "kills": Check(
         "200 trainings killed at any point, 60 of them inside a write: each ends in the weights of the whole one",
         ("tests/engine/killed.py", "{folder}", "200", "60", "1"),

@@ -185,7 +185,13 @@ def test_the_best_control_is_chosen_by_validation_and_a_better_one_is_named() ->
     assert text.startswith(
         "The graph adds 10.0 [8.0, 12.0] points of accuracy over the best model without it (Linear)."
     )
-    assert text.endswith("On the test part Mlp did better, too.")
+    assert text.endswith(
+        "Validation chose Linear; on the test part Mlp did best of these, "
+        "and better than this model by 10.0 [8.0, 12.0]."
+    )
+    text = first_sentence(evaluation(), [chosen, result("mlp", "columns", 0.05, 0.02, 0.5)])
+    assert text.endswith("on the test part Mlp did best of these, this model is better by 5.0 [3.0, 7.0].")
+    assert "Validation" not in first_sentence(evaluation(), [chosen, result("mlp", "columns", 0.2, 0.02, 0.5)])
 
 
 def test_few_rows_and_no_controls_claim_nothing() -> None:

@@ -4,6 +4,7 @@ torch is imported by the commands that need it, so that help and completion are 
 """
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -28,6 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 OWN, PAPER, HERE = "Your own graph or molecules", "Experiments and the paper", "What there is"
+command: Callable[..., None]
 for command in (train.train, train.init, use.predict, use.evaluate, explain, compare, use.embed, export, report, tune):
     app.command(rich_help_panel=OWN)(command)
 for command in (reproduce, shows.results, search, shows.collisions, shows.figures):

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from sirgcn.cli.shared import AsJson, Root, out, show
+from sirgcn.cli.shared import AsJson, Root, ShortJson, out, show
+from sirgcn.cli.typed import Sets, as_typed
 
 FILES = ("nodes", "edges", "graphs")
 """What the files on the command line hold, in their order."""
@@ -37,34 +38,33 @@ def data_describe(
         list[str],
         typer.Argument(
             metavar="NAME | FILE...",
-            help="The name of a data set, or your own files: nodes, edges and graphs in this order, or molecules.",
+            help="A data set; or nodes edges \\[graphs].",
         ),
     ],
     data: Root = None,
-    as_json: AsJson = False,
-    target: Annotated[list[str] | None, typer.Option(help="The column of the targets, of your own files.")] = None,
-    level: Annotated[str | None, typer.Option(help="What a target belongs to: node, edge or graph.")] = None,
-    split: Annotated[str | None, typer.Option(help="The column with train, val and test.")] = None,
+    as_json: ShortJson = False,
+    target: Annotated[
+        list[str] | None, typer.Option("--target", "-t", metavar="COL", help="What is predicted; repeatable.")
+    ] = None,
+    level: Annotated[str | None, typer.Option(metavar="NAME", help="Of the target: node, edge, graph.")] = None,
+    split: Annotated[str | None, typer.Option(metavar="COL", help="It holds train, val, test.")] = None,
+    set_: Sets = None,
 ) -> None:
-    """Describe a data set or your own files: what was understood, sizes, labels, and what looks suspicious.
+    """Describe your own files, or a data set: what was understood, what is odd.
 
-    Examples:
-
-        sirgcn data describe dictionary_lookup
-
-        sirgcn data describe nodes.csv edges.csv --target label
+    Example: sirgcn data describe nodes.csv edges.csv --target label
     """
     if len(names) == 1 and not is_file(names[0]):
         from sirgcn.data.sets.catalog import load
 
-        refuse_options({"--target": target, "--level": level, "--split": split})
+        refuse_options({"--target": target, "--level": level, "--split": split, "--set": set_})
         description = load(names[0], data).describe()
     else:
-        description = describe_files(names, target or (), level, split)
+        description = describe_files(names, {"target": target or (), "level": level, "split": split}, set_)
     if as_json:
         print(json.dumps(description.to_dict()))
     else:
-        out.print(str(description), markup=False, highlight=False)
+        out.print(as_typed(str(description)), markup=False, highlight=False)
 
 
 def is_file(name: str) -> bool:
@@ -83,9 +83,9 @@ def refuse_options(given: dict[str, Any]) -> None:
             raise ValueError(f"{name}: expected none for the name of a data set, whose columns are known; got {value}")
 
 
-def describe_files(names: Sequence[str], target: Sequence[str], level: str | None, split: str | None) -> Any:
+def describe_files(names: Sequence[str], given: dict[str, Any], sets: Sequence[str] | None = None) -> Any:
     """The description of the user's own files, read as `load_tables` reads them."""
-    from sirgcn.data import load_tables
+    from sirgcn.cli.configured import Asked
 
     if len(names) > len(FILES):
         raise ValueError(f"files: expected at most {len(FILES)} ({', '.join(FILES)}), got {len(names)}")
@@ -93,8 +93,7 @@ def describe_files(names: Sequence[str], target: Sequence[str], level: str | Non
     if missing:
         raise ValueError(f"{missing[0]}: expected a file, there is none of this name")
     tables: dict[str, Any] = dict(zip(FILES, names, strict=False))
-    tables |= {"target": target, "level": level, "split": split}
-    return load_tables(**tables).describe()
+    return Asked(tables | given).with_sets(sets).task().describe()
 
 
 @app.command("fetch")

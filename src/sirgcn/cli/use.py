@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from sirgcn.cli.outcome import print_lines, print_scores
-from sirgcn.cli.shared import count, err, resumable
+from sirgcn.cli.shared import ShortJson, count, err, resumable
 
 if TYPE_CHECKING:
     from sirgcn.data.tables import Inputs
@@ -24,7 +24,7 @@ OutFile = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="A .c
 Level = Annotated[
     float | None, typer.Option("--level", metavar="0.9", help="Add sets or intervals that hold this share.")
 ]
-ShortJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Memory = Annotated[str | None, typer.Option("--memory", metavar="4GB", help="Compute layer by layer within it.")]
 
 
 def predict(
@@ -34,6 +34,7 @@ def predict(
     level: Level = None,
     graphs: GraphsFile = None,
     known: Known = None,
+    memory: Memory = None,
     strict: Strict = False,
     as_json: ShortJson = False,
 ) -> None:
@@ -49,7 +50,7 @@ def predict(
     _check(files, graphs, known)
     tables = _tables(files, graphs, known)
     with resumable():
-        found = predict_files(load(model), tables, out, level=level, strict=strict, say=_say)
+        found = predict_files(load(model), tables, out, level=level, strict=strict, say=_say, memory=memory)
     if as_json:
         print(json.dumps({"predictions": str(out), **found.to_dict()}))
         return

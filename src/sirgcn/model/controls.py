@@ -243,26 +243,30 @@ def run_controls(
     problem = Problem.of(task)
     target, groups = task.graphs.y[rows], groups_of(task, rows)
     model = sample_scores(problem, outputs.double(), target, groups=groups, seed=settings.seed)
-    found, started = [], time.perf_counter()
+    found, started = [], time.thread_time()
     for place, name in enumerate(suited):
-        told(CONTROLS[name].title)
+        told(_title(name, problem))
         # What one of them leaves is shared by those that follow.
-        left = max(1.0, settings.seconds - (time.perf_counter() - started))
+        left = max(1.0, settings.seconds - (time.thread_time() - started))
         share = replace(asked, seconds=left / (len(suited) - place))
         found.append(_result(name, share, problem, model, rows, calibration_rows))
     return found
 
 
+def _title(name: str, problem: Problem) -> str:
+    return "Mean" if name == "majority" and problem.sort == "numbers" else CONTROLS[name].title
+
+
 def _result(
     name: str, asked: Asked, problem: Problem, model: Sampled, rows: Tensor, calibration_rows: Tensor | None
 ) -> ControlResult:
-    control, task, started = CONTROLS[name], asked.task, time.perf_counter()
-    title = "Mean" if name == "majority" and problem.sort == "numbers" else control.title
+    control, task, started = CONTROLS[name], asked.task, time.thread_time()
+    title = _title(name, problem)
     try:
         every = control.fit(asked).double()
     except (ValueError, RuntimeError, MemoryError) as error:
-        return ControlResult(name, title, control.sees, time.perf_counter() - started, note=str(error))
-    taken = time.perf_counter() - started
+        return ControlResult(name, title, control.sees, time.thread_time() - started, note=str(error))
+    taken = time.thread_time() - started
     val = rows_of(task, "val", asked.split)
     validation = _value(problem.metric, every[val], task.graphs.y[val]) if len(val) else None
     if calibration_rows is not None and len(calibration_rows) and problem.sort != "numbers":
