@@ -1,3 +1,4 @@
+import runpy
 from importlib.metadata import version as version_of
 from pathlib import Path
 
@@ -48,5 +49,12 @@ def draw_figures(app: Sphinx) -> None:
     write_curves(pages, source.parent / "results", source / "_generated")
 
 
+def write_notebooks(app: Sphinx) -> None:
+    """The notebooks as pages, with the outputs that were recorded."""
+    tool = runpy.run_path(str(Path(app.srcdir).parent / "tools" / "notebooks.py"))
+    tool["write_pages"](Path(app.srcdir) / "_generated" / "notebooks")
+
+
 def setup(app: Sphinx) -> None:
     app.connect("builder-inited", draw_figures)
+    app.connect("builder-inited", write_notebooks)
