@@ -116,6 +116,18 @@ def predict_files(
             computed layer by layer, see `layerwise`, and exactly. None: by one pass, unless the model was trained on
             samples, because passes needed too much memory; then it is what is free.
         pieces: what is predicted piece by piece.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import pandas as pd
+    >>> from sirgcn.data import load_tables
+    >>> from sirgcn.model import FitSettings, fit
+    >>> nodes = pd.DataFrame({"id": range(20), "size": [1.0, 2.0] * 10, "label": ["x", "y"] * 10})
+    >>> edges = pd.DataFrame({"source": range(18), "target": range(2, 20)})
+    >>> model = fit(load_tables(nodes, edges), FitSettings("fast", train={"epochs": 1, "warmup": 0}))
+    >>> with TemporaryDirectory() as folder:
+    ...     written = predict_files(model, {"nodes": nodes, "edges": edges}, Path(folder) / "predictions.csv")
+    >>> written.rows
+    20
     """
     check_ending(out)
     if level is not None:
