@@ -58,7 +58,8 @@ def molecule_file(name: str, folder: Path) -> list[Path]:
     raw = next(find(name).raw[0].at(None).rglob("*.csv"))
     with raw.open(newline="", encoding="utf-8") as file:
         read = list(csv.DictReader(file))
-    column = {"bbbp": "p_np"}[name]
+    # Mirrors of the file name the column after the measurement or after the data set.
+    column = next(key for key in ("p_np", name.upper()) if key in read[0])
     rows = [(place, row["smiles"], row[column]) for place, row in enumerate(read)]
     return [write(folder / "molecules.csv", [("id", "smiles", "target"), *rows])]
 

@@ -194,15 +194,17 @@ def network(
     scaled = plain if scaling is None else scaling.apply(plain)
     val = rows_of(task, "val", split)
     best, found = None, None
+    cuts: list[str] = []
     for config in _configs(plain, conv):
         outputs, cut = _trained(scaled, config, split, seed, seconds / 2)
-        if cut and notes is not None:
-            notes.append(f"stopped by its time after {cut} epochs")
+        cuts += [str(cut)] if cut else []
         outputs = outputs if scaling is None else scaling.back(outputs)
         value = task.metric_function([outputs[val]], [task.graphs.y[val]]) if _can_choose(task, val) else None
         if found is None or _is_better(task.metric_function, value, best):
             best, found = value, outputs
     assert found is not None
+    if cuts and notes is not None:
+        notes.append(f"stopped by its time after {' and '.join(cuts)} epochs")
     return found
 
 
