@@ -12,7 +12,7 @@ import typer
 
 from sirgcn.cli import configured
 from sirgcn.cli.outcome import print_controls, print_lines, print_scores
-from sirgcn.cli.shared import ShortJson, count, err, out, resumable, warn
+from sirgcn.cli.shared import ShortJson, err, out, resumable, warn
 from sirgcn.cli.typed import Sets, as_typed
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def _tell(task: "Task") -> None:
     """Print what was understood, and what looks suspicious."""
     found = task.describe()
     targets = ", ".join(task.details["preprocessing"].targets)
-    sizes = ", ".join(count(int(found.sizes[name]), name[:-1]) for name in ("graphs", "nodes", "edges"))
+    counts = {name: found.sizes[name] for name in ("graphs", "nodes", "edges")}
+    sizes = ", ".join(f"{number:,} {name[:-1] if number == 1 else name}" for name, number in counts.items())
     lines = [f"{found.name}: {sizes}; predicts {targets} of every {task.level}, measured by {task.metric}"]
     blocks: dict[str, Mapping[str, Any]] = {
         "inferred": found.inferred,
