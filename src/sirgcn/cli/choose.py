@@ -142,6 +142,17 @@ def check_timed(experiments: "Sequence[Experiment]", device: str, jobs: int, thr
             )
 
 
+def check_engine(experiments: "Sequence[Experiment]", engine: str) -> None:
+    """Refuse an unknown engine, and Ray for experiments that measure the time of this machine."""
+    from sirgcn.engine.workers import ENGINES
+    from sirgcn.strict import check_name
+
+    check_name("--engine", engine, ENGINES, exact=True)
+    timed = [experiment.name for experiment in experiments if experiment.is_timed]
+    if timed and engine != "processes":
+        raise ValueError(f"--engine: expected processes for {timed[0]}, whose runs are timed on this machine")
+
+
 def settings_of(results: Path, work: Path, data: Path | None, machine: Machine) -> "Settings":
     """The settings under which runs are made."""
     from sirgcn.engine.environment import find_device

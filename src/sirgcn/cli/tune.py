@@ -1,15 +1,21 @@
 """`sirgcn tune`: search the settings for a user's own data."""
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sirgcn.cli import configured
+from sirgcn.cli.reproduce import EngineName
 from sirgcn.cli.shared import AsJson, out, show
 from sirgcn.cli.train import Files, GraphsFile, SplitColumn, Target, TimeLimit
+from sirgcn.strict import check_name
+
+if TYPE_CHECKING:
+    from sirgcn.engine.workers import Engine
 
 CONFIG = "config.toml"
 """The file in the folder of a study that trains with its best settings."""
@@ -24,12 +30,16 @@ def tune(
     trials: Annotated[int, typer.Option("--trials", min=1, help="How many settings are tried.")] = 30,
     time_limit: TimeLimit = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the suggestions and the weights.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many trials at a time.")] = 1,
+    engine: EngineName = "processes",
     as_json: AsJson = False,
 ) -> None:
     """Search settings for your data (extra: sirgcn\\[tune]). Then train with: sirgcn train study/config.toml
 
     Trials that fall behind end early. The validation part chooses, and the test part is not read.
     The same command goes on where it was stopped, and with more trials it makes those that are left.
+
+    With several jobs, every trial has a process of its own, on this machine or on a Ray cluster.
 
     Example: sirgcn tune nodes.csv edges.csv --target label --trials 30 --out study
     """
@@ -42,10 +52,10 @@ def tune(
     configured.refuse_experiments(files)
     asked = _asked(files, graphs, target, split)
     limit = None if time_limit is None else configured.time_of(time_limit, "--time-limit")
-    with Watching() as watcher:
+    with Watching() as watcher, _engine_of(engine, jobs) as where:
         watcher.say("reading the tables")
         task = asked.task()
-        made = search(task, out_, TuneSettings(trials, seed, limit), watcher)
+        made = search(task, out_, TuneSettings(trials, seed, limit), watcher, jobs, where)
     best = read_tuned(out_)
     _write_config(asked, best.candidate, best.network, best.train, out_)
     if as_json:
@@ -58,6 +68,14 @@ def tune(
     ended = ", ".join(f"{sum(one.state == state for one in made)} {state}" for state in ("done", "pruned", "failed"))
     out.print(f"{len(made)} trials: {ended}", markup=False)
     out.print(f"train with the best: sirgcn train {out_ / CONFIG} --out model", markup=False, soft_wrap=True)
+
+
+def _engine_of(name: str, jobs: int) -> "AbstractContextManager[Engine | None]":
+    """Where trials are made; None for one after another in this process."""
+    from sirgcn.engine.workers import ENGINES, engine_named
+
+    check_name("--engine", name, ENGINES, exact=True)
+    return nullcontext() if name == "processes" and jobs == 1 else engine_named(name, jobs)
 
 
 def _asked(files: list[Path], graphs: Path | None, target: list[str] | None, split: str | None) -> configured.Asked:
