@@ -198,10 +198,10 @@ class _Sent:
         self.bytes, self.plain = 0, dist.all_to_all_single
 
     def __enter__(self) -> None:
-        dist.all_to_all_single = self._count
+        setattr(dist, "all_to_all_single", self._count)  # noqa: B010 - its annotation is of one signature
 
     def __exit__(self, *error: object) -> None:
-        dist.all_to_all_single = self.plain
+        setattr(dist, "all_to_all_single", self.plain)  # noqa: B010
 
     def _count(self, output: torch.Tensor, rows: torch.Tensor, *args: Any, **options: Any) -> Any:
         self.bytes += rows.nbytes

@@ -15,7 +15,7 @@ from sirgcn.engine import experiment
 from sirgcn.engine.cluster import Ray
 from sirgcn.engine.plan import Run, Settings, plan
 from sirgcn.engine.pool import run_all
-from sirgcn.engine.run import FAILED
+from sirgcn.engine.records import FAILED
 from sirgcn.engine.workers import Asked, Tell
 
 

@@ -27,7 +27,17 @@ def test_runs_on_ray_end_as_those_of_processes(tmp_path: Path) -> None:
     broken = TOML.replace('conv = "gin"', 'conv = "gin"\noptions = { encoder = "none", block = "skip" }')
     (tmp_path / "broken.toml").write_text(broken)
     script = Path(__file__).with_name("rayed.py")
-    inside = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", sys.executable, script, tmp_path]
+    inside = [
+        "unshare",
+        "-rn",
+        "sh",
+        "-c",
+        'ip link set lo up && exec "$@"',
+        "sh",
+        sys.executable,
+        str(script),
+        str(tmp_path),
+    ]
     done = subprocess.run(inside, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

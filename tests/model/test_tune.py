@@ -176,7 +176,7 @@ def test_command_tunes_and_its_config_trains(tmp_path: Path) -> None:
 
 
 def test_trials_in_processes_are_those_of_this_process_and_go_on_after_a_kill(tmp_path: Path) -> None:
-    task = small_task()
+    task = small_task("node", count=60)
     alone = tune(task, tmp_path / "alone", SHORT)
     # With one job, each trial knows of all those before it, as in this process.
     with Processes() as engine:
@@ -189,7 +189,7 @@ def test_trials_in_processes_are_those_of_this_process_and_go_on_after_a_kill(tm
 
 def test_several_trials_at_a_time_try_different_settings(tmp_path: Path) -> None:
     watcher = Listening()
-    made = tune(small_task(), tmp_path, replace(SHORT, trials=2), watcher, jobs=2)
+    made = tune(small_task("node", count=60), tmp_path, replace(SHORT, trials=2), watcher, jobs=2)
     assert [one.state for one in made] == ["done", "done"]
     assert made[0].settings != made[1].settings
     assert {row["number"] for row in watcher.rows} == {1, 2}
