@@ -342,7 +342,7 @@ def test_file_of_an_experiment_that_is_none_is_refused_by_its_path(tmp_path: Pat
 
 def test_names_are_completed() -> None:
     assert choose.completions("table") == [f"table{number}" for number in range(1, 9)]
-    assert choose.completions("zi") == ["zinc", "zinc_step"]
+    assert choose.completions("zi") == ["zinc", "zinc_plus", "zinc_step"]
 
 
 def test_experiment_of_ones_own_is_trained_and_shown(tmp_path: Path) -> None:

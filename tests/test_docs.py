@@ -36,6 +36,11 @@ SCORE = re.compile(r"\b\d+\.\d+")
 # Not measured: an invitation, versions, an example.
 EXCEPTIONS = (
     "# Your own graph in five minutes",
+    "[your own graph in five minutes]",
+    "[Your own graph in five minutes]",
+    "# Your first change, in ten minutes",
+    "[your first change in ten minutes]",
+    "version 0.1.0",
     "Python 3.11",
     "PyTorch (2.9 or newer)",
     "PyTorch Geometric (2.7 or newer)",

@@ -3,12 +3,12 @@
 Each part adds one line to its record:
 
 - `sampler`: edges per second of the neighbour sampler and of samplers in plain torch, in turn on one graph;
-  `results/bench/sampler.jsonl`
-- `training`: a sampled training on the same graph, with its largest memory; `results/bench/sampler.jsonl`
+  `results/scale/sampler.jsonl`
+- `training`: a sampled training on the same graph, with its largest memory; `results/scale/sampler.jsonl`
 - `tolokers`: ROC-AUC of sampled training beside that of the whole graph and of a control without the graph;
-  `results/bench/sampler.jsonl`
+  `results/scale/sampler.jsonl`
 - `disk`: tables on disk become a graph on disk, and three layers predict on it; the time and the largest memory of each
-  stage, and the largest difference to the result in memory; `results/bench/disk.jsonl`
+  stage, and the largest difference to the result in memory; `results/scale/disk.jsonl`
 
 Every stage runs in a process of its own, whose largest memory is that of the stage. `--scale 0.01` is a graph of a
 hundredth of the size, for a trial. `--folder` holds the files of `disk`, which are removed at the end.
@@ -234,7 +234,7 @@ def main() -> None:
     sizes = {name: size if name in ("features", "seeds") else int(size * given.scale) for name, size in full.items()}
     where = environment_of("cpu")
     found = {"part": given.part, "sizes": sizes, "metrics": measure(sizes, given.folder), "environment": where}
-    out = given.out or ROOT / "results" / "bench" / f"{record}.jsonl"
+    out = given.out or ROOT / "results" / "scale" / f"{record}.jsonl"
     with out.open("a") as file:
         file.write(json.dumps(found) + "\n")
     print(json.dumps(found["metrics"], indent=1))

@@ -1,6 +1,7 @@
 """Every setting of a public function is read by its annotation: a text is no truth value, no number and no list."""
 
 import inspect
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -41,6 +42,11 @@ GIVEN: dict[Any, dict[str, Any]] = {
     data.dictionary_lookup_task: {"n": 3},
     data.hetero_edge_count: {"c": 3},
     data.hetero_edge_count_task: {"c": 3},
+    data.unique_signature: {"p": 0.5, "r": 3},
+    data.unique_signature_task: {"p": 0.5, "r": 3},
+    data.split_to_ids: {"task": task()},
+    data.split_from_ids: {"task": task(), "found": data.split_to_ids(task())},
+    data.stream_tables: {"preprocessing": Preprocessing("node", Roles()), "nodes": pd.DataFrame({"id": [0]})},
     data.with_encodings: {"task": task(), "encoding": "degree", "size": 2},
     download: {"url": "http://localhost/x", "path": Path("x")},
     Split.draw: {"count": 5},
@@ -59,7 +65,7 @@ GIVEN: dict[Any, dict[str, Any]] = {
     Schema: {},
     Column: {"name": "x", "type": "numeric"},
     Preprocessing: {"level": "node", "roles": Roles()},
-    Task: vars(task()),
+    Task: {field.name: getattr(task(), field.name) for field in fields(Task) if field.init},
 }
 # What no text, and what no truth value, can be.
 WRONG: dict[Any, Any] = {bool: "no", int: "3", float: "0.5", str: 5}

@@ -186,8 +186,9 @@ def test_record_of_the_first_format_has_its_history_in_the_line(tmp_path: Path) 
     assert records.with_curves(tmp_path / "a.jsonl", record(0, history=[1]))["history"] == [1]
 
 
-# The benchmark's records have no runs, and tests of their own.
-OF_RUNS = sorted({*RESULTS.rglob("*.jsonl")} - {*(RESULTS / "bench").iterdir()})
+# The records of the benchmark and of large graphs have no runs, and tests of their own.
+WITHOUT_RUNS = (RESULTS / "bench", RESULTS / "scale")
+OF_RUNS = sorted(path for path in RESULTS.rglob("*.jsonl") if path.parent not in WITHOUT_RUNS)
 
 
 @pytest.mark.parametrize("file", OF_RUNS, ids=lambda file: file.stem)

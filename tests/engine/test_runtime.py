@@ -382,7 +382,7 @@ def test_growth_is_fitted_to_the_median_times(monkeypatch: pytest.MonkeyPatch, t
         (RUNTIME, ("[timing]", "[train]"), r"timed.toml: train: an experiment of the sort inference has none"),
         (RUNTIME, ("[timing]\nrepeats = 4\nbatch_size = 3\n", ""), r"timed.toml: timing is not set"),
         (RUNTIME, ('sort = "inference"', ""), r"timed.toml: train is not set"),
-        (RUNTIME, ('conv = "gin"', 'conv = "gin"\nreduced = { epochs = 2 }'), r"GIN: train, reduced: expected none"),
+        (RUNTIME, ('conv = "gin"', 'conv = "gin"\nreduced = { epochs = 2 }'), r"GIN: reduced: expected none"),
         (RUNTIME, ('sort = "inference"', 'sort = "run"'), r"sort: expected one of training, inference, step, growth"),
         (RUNTIME, ('sort = "inference"', 'sort = "step"'), r"timed.toml: train is not set"),
         (RUNTIME, ("repeats = 4", "repeats = 0"), r"timing: repeats: expected at least 1, got 0"),

@@ -212,9 +212,11 @@ def without(column: str) -> Callable[[Path], None]:
     return change
 
 
-def with_labels(label: object) -> Callable[[Path], None]:
+def with_labels(label: str | None) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
-        pd.read_csv(folder / "nodes.csv").assign(label=label).to_csv(folder / "nodes.csv", index=False)
+        table = pd.read_csv(folder / "nodes.csv")
+        table["label"] = label
+        table.to_csv(folder / "nodes.csv", index=False)
 
     return change
 
@@ -228,15 +230,24 @@ def with_line(name: str, line: str) -> Callable[[Path], None]:
 
 
 def with_bytes(name: str, data: bytes) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).write_bytes(data) and None
+    def change(folder: Path) -> None:
+        (folder / name).write_bytes(data)
+
+    return change
+
+
+def renamed(folder: Path) -> None:
+    (folder / "nodes.csv").rename(folder / "node.csv")
+
+
+def replaced_by_a_folder(folder: Path) -> None:
+    (folder / "nodes.csv").unlink()
+    (folder / "nodes.csv").mkdir()
 
 
 MISTAKES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "missing file": (
-        lambda folder: (folder / "nodes.csv").rename(folder / "node.csv") and None,
-        "did you mean node.csv",
-    ),
-    "a folder": (lambda folder: (folder / "nodes.csv").unlink() or (folder / "nodes.csv").mkdir(), "got a folder"),
+    "missing file": (renamed, "did you mean node.csv"),
+    "a folder": (replaced_by_a_folder, "got a folder"),
     "wrong column": (without("label"), "label"),
     "mixed types": (with_line("nodes.csv", "A500,many,u,yes\n"), "size"),
     "empty file": (with_bytes("nodes.csv", b""), "got an empty file"),

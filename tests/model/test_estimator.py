@@ -34,7 +34,7 @@ def quick(cls: Any, training: dict[str, Any] = SHORT, **options: Any) -> Any:
 
 
 def checks() -> list[Any]:
-    found = []
+    found: list[Any] = []
     for cls in (SIRClassifier, SIRRegressor):
         for _, check in estimator_checks_generator(quick(cls)):
             name = check.func.__name__
@@ -187,3 +187,13 @@ def test_several_targets_have_a_column_each() -> None:
     model = quick(SIRRegressor).fit(x, x * 2)
     assert model.predict(x).shape == (100, 2)
     assert model.predict_interval(x, 0.5).shape == (100, 2, 2) if model.model_.calibration.has_sets else True
+
+
+@pytest.mark.parametrize(("cls", "column"), [(SIRClassifier, "kind"), (SIRRegressor, "size")])
+def test_a_name_in_place_of_targets_is_that_of_their_column(cls: Any, column: str) -> None:
+    nodes = pd.DataFrame({"id": range(60), "size": np.arange(60) % 3 + 1.0, "kind": ["a", "b", "c"] * 20})
+    edges = pd.DataFrame({"source": range(57), "target": range(3, 60)})
+    named, given = quick(cls).fit((nodes, edges), column), quick(cls, target=column).fit((nodes, edges))
+    assert (named.predict((nodes, edges)) == given.predict((nodes, edges))).all()
+    with pytest.raises(ValueError, match="requires y"):
+        quick(cls).fit(np.ones((20, 2)), column)

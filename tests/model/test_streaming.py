@@ -1,6 +1,7 @@
 """Predictions of files that are larger than memory: pieces, kills, bad rows, many graphs."""
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -37,7 +38,7 @@ def graphs(count: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     return nodes, edges
 
 
-def small(nodes: pd.DataFrame, edges: pd.DataFrame, level: str) -> Model:
+def small(nodes: pd.DataFrame, edges: pd.DataFrame, level: Literal["node", "graph"]) -> Model:
     task = load_tables(nodes, edges, target="y", level=level, task="regression")
     changes = {"num_layers": 1, "hidden_channels": 24}
     return fit(task, FitSettings(preset="fast", network=changes, train={"epochs": 2, "warmup": 0}))
@@ -45,7 +46,9 @@ def small(nodes: pd.DataFrame, edges: pd.DataFrame, level: str) -> Model:
 
 @pytest.mark.parametrize("level", ["graph", "node"])
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_many_graphs_in_pieces_give_what_they_give_at_once(tmp_path: Path, level: str, ending: str) -> None:
+def test_many_graphs_in_pieces_give_what_they_give_at_once(
+    tmp_path: Path, level: Literal["node", "graph"], ending: str
+) -> None:
     model = small(*graphs(40, 0), level)
     nodes, edges = graphs(30, 1)
     nodes = nodes.drop(columns="y")

@@ -819,7 +819,7 @@ def test_fold_gives_query_a_bias_where_it_had_none() -> None:
 
 def test_unknown_names_of_the_authors_are_refused() -> None:
     weight = torch.zeros(2, 2)
-    known = "linear_query, linear_key, linear_edge, linear_relation"
+    known = "linear_query, linear_key, linear_edge, linear_neigh, linear_relation"
     with pytest.raises(
         ValueError, match=rf"^state_dict: convs.0.linear_value.weight: expected one of {known}, got 'linear_value'"
     ):

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.mark.skipif(native.UNAVAILABLE is not None, reason=str(native.UNAVAILABLE))
 def test_what_users_do_gives_the_same_on_the_fast_and_on_the_plainest_route() -> None:
-    command = [sys.executable, "-m", "tests.nn.fuzz", "--cases", "300", "--seed", "0"]
+    command = [sys.executable, "-m", "tests.nn.fuzz", "--cases", "300", "--seed", "1"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=900)
     lines = found.stdout.splitlines()

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 needs_native = pytest.mark.skipif(native.UNAVAILABLE is not None, reason=f"not available: {native.UNAVAILABLE}")
 
 # Whatever hangs is ended: a fork that waits for threads it does not have would wait for ever.
-LIMIT = 180
+LIMIT = 600
 
 
 def python(*command: str, **env: str) -> subprocess.CompletedProcess[str]:

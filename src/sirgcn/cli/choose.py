@@ -39,7 +39,7 @@ def completions(incomplete: str) -> list[str]:
     """The tables and experiments that the shell can complete an argument to.
 
     >>> completions("zi")
-    ['zinc', 'zinc_step']
+    ['zinc', 'zinc_plus', 'zinc_step']
     """
     from sirgcn.engine.experiment import names
 

@@ -8,6 +8,7 @@ import torch
 from sirgcn.data.splits import PARTS, Split
 from sirgcn.data.task import Task
 from sirgcn.data.validate import DataError, check_choice
+from sirgcn.strict import read
 
 WAYS = ("ids", "rows", "places")
 """How a split names its items: by their ids, by their rows in the table (from 1), or by their places (from 0)."""
@@ -31,7 +32,7 @@ def split_to_ids(task: Task, split: int = 0) -> dict[str, Any]:
     ['a', 'b']
     """
     names, by = _names(task)
-    one = task.splits[split]
+    one = task.splits[read(int, split, "split")]
     parts: dict[str, Any] = {part: [names[place] for place in getattr(one, part).tolist()] for part in PARTS}
     return {"of": task.over, "by": by, "inductive": bool(task.unseen), **parts}
 

@@ -115,8 +115,8 @@ class SIREstimator(TransformerMixin, BaseEstimator):  # type: ignore[misc] # sci
             tables = in_graph(self.graph, column_or_1d(X), y, self.target)
             return tables, several if isinstance(tables["nodes"], pd.DataFrame) else None
         found = self._accepted(X, reset=True)
-        if y is None:
-            return found.tables, self.target
+        if y is None or isinstance(y, str):
+            return found.tables, y or self.target
         tables = labelled(found, y)
         return tables, several if isinstance(tables["nodes"], pd.DataFrame) else None
 
@@ -196,11 +196,11 @@ class SIRClassifier(ClassifierMixin, SIREstimator):  # type: ignore[misc] # scik
         Args:
             X: PyG's `Data` or a list of them, (nodes, edges) as frames or paths, a NetworkX graph, a column of SMILES,
                 rows of numbers, or with `graph` the ids of nodes.
-            y: a label for each row; None if the graphs hold them.
+            y: a label for each row, or the name of the column of labels in the tables; None if the graphs hold them.
         """
-        if y is None:
+        if y is None or isinstance(y, str):
             self._need_targets(X)
-            model = self._fit(X, None, "classification")
+            model = self._fit(X, y, "classification")
             self.classes_ = _classes(model.problem.classes)
             self._remember(model)
             return self
@@ -254,9 +254,10 @@ class SIRRegressor(RegressorMixin, SIREstimator):  # type: ignore[misc] # scikit
 
         Args:
             X: as in `SIRClassifier.fit`.
-            y: a number for each row, or several; None if the graphs hold them.
+            y: a number for each row, or several, or the name of the column of numbers in the tables; None if the
+                graphs hold them.
         """
-        if y is None:
+        if y is None or isinstance(y, str):
             self._need_targets(X)
         else:
             y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")

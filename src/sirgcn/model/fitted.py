@@ -31,6 +31,11 @@ class Member:
         config: what it is made of.
         network: the network, in eval mode.
         preparation: what it reads besides the columns of the graphs.
+
+    >>> from sirgcn.nn import build_net
+    >>> config = NetConfig.of(2, 8, 1, num_layers=1)
+    >>> Member(config, build_net(config).eval()).preparation == Preparation()
+    True
     """
 
     config: NetConfig

@@ -84,6 +84,17 @@ def rewrite(folder: str | Path, pages: Mapping[str, bytes]) -> None:
 
     Raises:
         FolderError: the folder is no whole model, or a page is no page of it.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from sirgcn.data import load as load_task
+    >>> from sirgcn.model import FitSettings, fit
+    >>> task = load_task("hetero_edge_count", c=2, num_graphs=20)
+    >>> model = fit(task, FitSettings("fast", train={"epochs": 1, "warmup": 0}))
+    >>> with TemporaryDirectory() as parent:
+    ...     _ = save(model, f"{parent}/model")
+    ...     rewrite(f"{parent}/model", {"report.html": b"<p>anew</p>"})
+    ...     (Path(parent) / "model" / "report.html").read_text()
+    '<p>anew</p>'
     """
     folder = Path(folder)
     for name in pages:
@@ -98,6 +109,16 @@ def load(folder: str | Path) -> Model:
 
     Raises:
         FolderError: a file is missing, was changed, or is of a newer format.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from sirgcn.data import load as load_task
+    >>> from sirgcn.model import FitSettings, fit
+    >>> task = load_task("hetero_edge_count", c=2, num_graphs=20)
+    >>> model = fit(task, FitSettings("fast", train={"epochs": 1, "warmup": 0}))
+    >>> with TemporaryDirectory() as parent:
+    ...     _ = save(model, f"{parent}/model")
+    ...     load(f"{parent}/model").problem == model.problem
+    True
     """
     folder = Path(folder)
     files = read_files(folder)

@@ -15,6 +15,7 @@ from sirgcn.model.evaluation import evaluate
 from sirgcn.model.fitted import Model
 from sirgcn.model.folder import load
 from sirgcn.model.predicting import read_inputs
+from sirgcn.model.problem import Problem
 from sirgcn.model.verified import FolderError
 from sirgcn.strict import ConfigError
 
@@ -130,19 +131,8 @@ def compare_models(folders: Sequence[Path]) -> dict[str, Any]:
     """
     models = [(folder, load(folder)) for folder in folders]
     first = models[0][1].problem
-    for folder, model in models:
-        other = model.problem
-        same = (other.level, other.sort, other.targets, other.classes) == (
-            first.level,
-            first.sort,
-            first.targets,
-            first.classes,
-        )
-        if not same:
-            raise FolderError(
-                f"{folder}: expected a model of the task of {folders[0]} ({first.level}, {first.sort}, "
-                f"{', '.join(first.targets)}), got one of {other.level}, {other.sort}, {', '.join(other.targets)}"
-            )
+    for folder, model in models[1:]:
+        _check_task(folder, model.problem, folders[0], first)
     rows = [_row(folder, model) for folder, model in models]
     tested = {tuple(map(str, model.about.get("split", {}).get("test", ()))) for _, model in models}
     notes = [] if len(tested) == 1 else ["the models have different test parts, so their scores are no fair comparison"]
@@ -153,6 +143,18 @@ def compare_models(folders: Sequence[Path]) -> dict[str, Any]:
     scored.sort(key=lambda row: sign * row["scores"][metric]["value"])
     rest = [row for row in rows if metric not in row["scores"]]
     return {"metric": metric, "titles": titles, "notes": notes, "models": scored + rest}
+
+
+def _check_task(folder: Path, problem: Problem, first_folder: Path, first: Problem) -> None:
+    """Refuse a model that predicts something else than the first one does."""
+
+    def told(one: Problem) -> str:
+        return f"{one.level}, {one.sort}, {', '.join(one.targets)}"
+
+    if (told(problem), problem.classes) != (told(first), first.classes):
+        raise FolderError(
+            f"{folder}: expected a model of the task of {first_folder} ({told(first)}), got one of {told(problem)}"
+        )
 
 
 def _row(folder: Path, model: Model) -> dict[str, Any]:

@@ -96,6 +96,18 @@ def predict_files(
         say: called with a line of progress.
         rows: how many molecules, or rows of nodes of many graphs, are predicted at once.
         large: from how many bytes on the files of many graphs are read piece by piece.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import pandas as pd
+    >>> from sirgcn.data import load_tables
+    >>> from sirgcn.model import FitSettings, fit
+    >>> nodes = pd.DataFrame({"id": range(20), "size": [1.0, 2.0] * 10, "label": ["x", "y"] * 10})
+    >>> edges = pd.DataFrame({"source": range(18), "target": range(2, 20)})
+    >>> model = fit(load_tables(nodes, edges), FitSettings("fast", train={"epochs": 1, "warmup": 0}))
+    >>> with TemporaryDirectory() as folder:
+    ...     written = predict_files(model, {"nodes": nodes, "edges": edges}, Path(folder) / "predictions.csv")
+    >>> written.rows
+    20
     """
     check_ending(out)
     if level is not None:

@@ -39,6 +39,7 @@ class Stores(NamedTuple):
 def stores_of(data: Any) -> Stores:
     """The edges and node counts of a graph in any form that a sampler accepts.
 
+    >>> import torch
     >>> stores = stores_of(Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3))
     >>> stores.num_nodes, stores.edges[ONE].in_degree().tolist()
     ({'': 3}, [0, 1, 1])

@@ -212,9 +212,10 @@ class Experiment(ABC):
     def _refuse_in_rows(self, *names: str) -> None:
         """Refuse rows with settings of their own that this sort does not use."""
         for model in self.models:
-            if any(getattr(model, name) for name in names):
+            given = [name for name in names if getattr(model, name)]
+            if given:
                 raise ConfigError(
-                    f"{self.name}: {model.title}: {', '.join(names)}: expected none in the sort {self.sort}"
+                    f"{self.name}: {model.title}: {', '.join(given)}: expected none in the sort {self.sort}"
                 )
 
 
