@@ -1,7 +1,7 @@
 """Runs on a local Ray: `python rayed.py FOLDER`, started by `test_cluster.py` in a network of its own.
 
-It prints as JSON the outcomes and events of a run that ends, one that fails, one that is stopped by Ctrl-C, and the end
-of a worker whose process is killed.
+It prints as JSON the outcomes and events of a run that ends, one that fails, one that is stopped by Ctrl-C, the end of a
+worker whose process is killed, and the trial of a study.
 """
 
 import json
@@ -11,12 +11,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sirgcn.data import load
 from sirgcn.engine import experiment
 from sirgcn.engine.cluster import Ray
 from sirgcn.engine.plan import Run, Settings, plan
 from sirgcn.engine.pool import run_all
 from sirgcn.engine.records import FAILED
 from sirgcn.engine.workers import Asked, Tell
+from sirgcn.model.tune import TuneSettings, tune
 
 
 class Killed:
@@ -61,6 +63,9 @@ def main() -> None:
             "events": events,
         }
         found["killed"] = end_of_killed(engine)
+        task = load("hetero_edge_count", c=2, num_graphs=60)
+        tuned = tune(task, folder / "study", TuneSettings(trials=1, epochs=2), jobs=2, engine=engine, threads=1)
+        found["tuned"] = [(one.number, one.state, one.score) for one in tuned]
     print(json.dumps(found))
 
 

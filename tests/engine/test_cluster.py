@@ -13,6 +13,7 @@ from sirgcn.engine.plan import Settings, plan
 from sirgcn.engine.records import DONE, FAILED
 from sirgcn.engine.run import PAUSED, execute
 from sirgcn.engine.workers import engine_named
+from sirgcn.model.tune import read_tuned
 from sirgcn.strict import ConfigError
 from tests.engine.standins import read_whole
 from tests.engine.test_run import TOML, without_time
@@ -54,6 +55,10 @@ def test_runs_on_ray_end_as_those_of_processes(tmp_path: Path) -> None:
     assert found["second"] == [PAUSED]
     assert list((tmp_path / "work" / "long").rglob("*.safetensors"))
     assert not (tmp_path / "ray" / "long.jsonl").exists()
+
+    ((number, state, score),) = found["tuned"]
+    assert (number, state) == (0, "done")
+    assert read_tuned(tmp_path / "study").score == score
 
     killed = found["killed"]
     assert (killed["outcome"], killed["is_stopped"]) == (None, False)

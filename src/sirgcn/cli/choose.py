@@ -162,11 +162,12 @@ def settings_of(results: Path, work: Path, data: Path | None, machine: Machine) 
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"{option}: expected a folder, got the file {folder}")
     deadline = None if machine.budget is None else time.time() + seconds_of(machine.budget)
-    threads = machine.threads or max(1, _cores() // machine.jobs)
+    threads = machine.threads or max(1, cores() // machine.jobs)
     return Settings(results, work, data, threads, find_device(machine.device), deadline=deadline)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sirgcn.cli import configured
-from sirgcn.cli.reproduce import EngineName
+from sirgcn.cli import choose, configured
+from sirgcn.cli.reproduce import EngineName, Threads
 from sirgcn.cli.shared import AsJson, out, show
 from sirgcn.cli.train import Files, GraphsFile, SplitColumn, Target, TimeLimit
 from sirgcn.strict import check_name
@@ -32,6 +32,7 @@ def tune(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the suggestions and the weights.")] = 0,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many trials at a time.")] = 1,
     engine: EngineName = "processes",
+    threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
     """Search settings for your data (extra: sirgcn\\[tune]). Then train with: sirgcn train study/config.toml
@@ -52,10 +53,11 @@ def tune(
     configured.refuse_experiments(files)
     asked = _asked(files, graphs, target, split)
     limit = None if time_limit is None else configured.time_of(time_limit, "--time-limit")
-    with Watching() as watcher, _engine_of(engine, jobs) as where:
+    threads = threads or choose.cores() // jobs or 1
+    with Watching() as watcher, _engine_of(engine, jobs, threads) as where:
         watcher.say("reading the tables")
         task = asked.task()
-        made = search(task, out_, TuneSettings(trials, seed, limit), watcher, jobs, where)
+        made = search(task, out_, TuneSettings(trials, seed, limit), watcher, jobs, where, threads)
     best = read_tuned(out_)
     _write_config(asked, best.candidate, best.network, best.train, out_)
     if as_json:
@@ -70,12 +72,17 @@ def tune(
     out.print(f"train with the best: sirgcn train {out_ / CONFIG} --out model", markup=False, soft_wrap=True)
 
 
-def _engine_of(name: str, jobs: int) -> "AbstractContextManager[Engine | None]":
+def _engine_of(name: str, jobs: int, threads: int) -> "AbstractContextManager[Engine | None]":
     """Where trials are made; None for one after another in this process."""
+    import torch
+
     from sirgcn.engine.workers import ENGINES, engine_named
 
     check_name("--engine", name, ENGINES, exact=True)
-    return nullcontext() if name == "processes" and jobs == 1 else engine_named(name, jobs)
+    if name != "processes" or jobs > 1:
+        return engine_named(name, jobs, threads)
+    torch.set_num_threads(threads)
+    return nullcontext()
 
 
 def _asked(files: list[Path], graphs: Path | None, target: list[str] | None, split: str | None) -> configured.Asked:

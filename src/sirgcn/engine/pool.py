@@ -2,9 +2,10 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from sirgcn.data.store import data_root
 from sirgcn.engine.finished import unfinished
 from sirgcn.engine.plan import Run, Settings
 from sirgcn.engine.records import DONE, LONG
@@ -47,11 +48,20 @@ def run_all(
         raise ValueError(f"engine: expected processes for {timed[0]}, whose runs are timed on this machine")
     for folder in (settings.results, settings.work):  # now, not after hours of training
         folder.mkdir(parents=True, exist_ok=True)
+    where = engine or Processes()
+    if not isinstance(where, Processes):
+        settings = _anywhere(settings)
     with signals() as asked:
-        pool = _Pool(runs, settings, listeners, asked, engine or Processes())
+        pool = _Pool(runs, settings, listeners, asked, where)
         while pool.has_work:
             pool.step(jobs)
     return pool.outcome
+
+
+def _anywhere(settings: Settings) -> Settings:
+    """The settings for processes with another working directory and other variables of the environment."""
+    data = settings.data or data_root()
+    return replace(settings, results=settings.results.absolute(), work=settings.work.absolute(), data=data.absolute())
 
 
 @dataclass(frozen=True)

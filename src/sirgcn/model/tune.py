@@ -119,6 +119,7 @@ def tune(
     watcher: Watcher | None = None,
     jobs: int = 1,
     engine: Engine | None = None,
+    threads: int | None = None,
 ) -> tuple[Made, ...]:
     """Search the settings of a task, and return the trials. The test part is not used.
 
@@ -134,6 +135,7 @@ def tune(
             then, so that another call may try other settings.
         engine: where several trials are made, see `engine_named`. It must be open. None means one trial after another
             in this process, or processes of this machine for several jobs.
+        threads: the threads of torch in each of these processes. None keeps torch's own number.
 
     >>> from tempfile import TemporaryDirectory
     >>> from sirgcn.data import load
@@ -171,7 +173,7 @@ def tune(
 
         def work_of(number: int, chosen: Mapping[str, Any]) -> TrialWork:
             trial = Trial(base.with_changes(*_parted(chosen)), settings.seed)
-            return TrialWork(seen, out / "trials" / str(number), trial)
+            return TrialWork(seen, out.absolute() / "trials" / str(number), trial, threads)
 
         with nullcontext(engine) if engine is not None else Processes() as where:
             Trials(study, where, work_of, watcher).run(settings.trials, jobs, is_over)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from sirgcn.engine.loop import Watcher
 from sirgcn.engine.records import DONE
 from sirgcn.engine.run import PAUSED
@@ -40,15 +42,18 @@ class TrialWork:
         seen: the task.
         folder: where this trial is kept, and no other.
         trial: the candidate and the seed.
+        threads: the threads of torch; None keeps torch's own number.
     """
 
     seen: Seen
     folder: Path
     trial: Trial
+    threads: int | None = None
 
     def __call__(self, tell: Tell, asked: Asked) -> str:
         """Train. A trial that is asked to stop has no outcome yet."""
-
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
         try:
             finished = Workshop(self.seen, self.folder, _Sending(tell, asked)).run(self.trial)
         except _Stopped:
