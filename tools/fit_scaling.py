@@ -1,6 +1,6 @@
 """What a training step on a partitioned graph costs, and what it would cost on clusters that we do not have.
 
-    python tools/fit_scaling.py measure    # adds the runs of PLAN that are missing to results/bench/scaling.jsonl
+    python tools/fit_scaling.py measure    # adds the runs of PLAN that are missing to results/scale/scaling.jsonl
     python tools/fit_scaling.py render     # fits, validates, predicts, and writes docs/scaling.md between its markers
 
 A run is a step of a network of `SIRConv` layers, with its backward pass, on a drawn graph that several ranks share. Its
@@ -36,7 +36,7 @@ from sirgcn.scale import Partitioned, part_nodes
 from sirgcn.scale.launch import launch
 
 ROOT = Path(__file__).parent.parent
-RECORD, PAGE = ROOT / "results" / "bench" / "scaling.jsonl", ROOT / "docs" / "scaling.md"
+RECORD, PAGE = ROOT / "results" / "scale" / "scaling.jsonl", ROOT / "docs" / "scaling.md"
 
 Row = dict[str, Any]
 
@@ -260,6 +260,7 @@ SECONDS = {
     "edge, channel and layer": "a message",
     "edge and layer": "finding the message",
     "halo row, channel and layer": "sending and receiving",
+    "node, channel and layer of large tables": "fresh memory, see the text",
 }
 BYTES = {
     "node and feature": "the rows that the rank holds",
@@ -271,6 +272,10 @@ BYTES = {
     "sent row and channel": "rows on their way out",
 }
 SENT = {"halo row, channel and layer": "4 bytes each way"}
+
+
+FRESH = 32 * 2**20
+"""The bytes from which on glibc gives a table fresh memory every time, and its pages are made anew when written."""
 
 
 def products_of(shape: Shape) -> int:
@@ -292,8 +297,16 @@ def terms_of(shape: Shape, rank: Row, memory_bound: bool) -> dict[str, list[floa
     wide = channels * layers
     at_once = 0 if memory_bound else halo
     largest = rank["largest"] if memory_bound else 0
+    fresh = nodes * wide * (4 * nodes * channels > FRESH)
     return {
-        "seconds": [nodes * products_of(shape), nodes * wide, edges * wide, edges * layers, (sent + halo) * wide],
+        "seconds": [
+            nodes * products_of(shape),
+            nodes * wide,
+            edges * wide,
+            edges * layers,
+            (sent + halo) * wide,
+            fresh,
+        ],
         "bytes": [
             nodes * shape.features,
             nodes * wide,

@@ -1,7 +1,7 @@
 """Runs on a local Ray: `python rayed.py FOLDER`, started by `test_cluster.py` in a network of its own.
 
-It prints as JSON the outcomes and events of a run that ends, one that fails, one that is stopped by Ctrl-C, the end of a
-worker whose process is killed, and the trial of a study.
+It prints as JSON the outcomes and events of a run that ends, one that fails, and one that is stopped by Ctrl-C, the end
+of a worker whose process is killed, and the trial of a study.
 """
 
 import json

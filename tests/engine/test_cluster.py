@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from sirgcn.engine import experiment as config
+from sirgcn.engine.cluster import Ray
 from sirgcn.engine.plan import Settings, plan
+from sirgcn.engine.pool import run_all
 from sirgcn.engine.records import DONE, FAILED
 from sirgcn.engine.run import PAUSED, execute
 from sirgcn.engine.workers import engine_named
@@ -68,3 +70,18 @@ def test_runs_on_ray_end_as_those_of_processes(tmp_path: Path) -> None:
 def test_engine_that_is_not_known_is_refused() -> None:
     with pytest.raises(ConfigError, match="engine: expected one of processes, ray, got 'slurm'"):
         engine_named("slurm")
+
+
+def test_ray_that_is_not_installed_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r"pip install 'sirgcn\[cluster\]'"):
+        engine_named("ray")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+def test_timed_runs_are_not_made_on_ray(tmp_path: Path) -> None:
+    timed = TOML.replace("[train]\nepochs = 3\n", "[timing]\n").replace("[reduced]\nepochs = 1\n", "")
+    (tmp_path / "timed.toml").write_text('sort = "inference"\n' + timed.replace('selection = "last"\n', ""))
+    runs = plan(config.load(tmp_path / "timed.toml"), ["GIN"], seeds=[0])
+    with pytest.raises(ValueError, match="engine: expected processes for timed, whose runs are timed"):
+        run_all(runs, Settings(tmp_path, tmp_path), engine=Ray())

@@ -281,7 +281,7 @@ def test_an_unknown_type_is_refused_by_name() -> None:
 
 def test_the_page_has_the_figures_of_the_record_and_they_hold() -> None:
     root = Path(__file__).parents[2]
-    lines = (root / "results/bench/sampler.jsonl").read_text("utf-8").splitlines()
+    lines = (root / "results/scale/sampler.jsonl").read_text("utf-8").splitlines()
     speed, trained, scored = (
         next(row["metrics"] for row in map(json.loads, lines) if row["part"] == part)
         for part in ("sampler", "training", "tolokers")
