@@ -141,7 +141,8 @@ def rendered(text: str, record: dict[str, Any]) -> str:
     """The page with its marked parts written from the record."""
     for name, block in (("tried", f"\n{table(record)}\n\n"), ("sizes", size_line(record))):
         pattern = rf"(<!-- results: release: {name} -->).*?(<!-- /results -->)"
-        text = re.sub(pattern, lambda found, block=block: f"{found[1]}\n{block.strip()}\n{found[2]}", text, flags=re.S)
+        start, end = f"<!-- results: release: {name} -->", "<!-- /results -->"
+        text = re.sub(pattern, (f"{start}\n{block.strip()}\n{end}").replace("\\", r"\\"), text, flags=re.S)
     return text
 
 
