@@ -17,8 +17,8 @@ from sirgcn.strict import check_name
 
 if TYPE_CHECKING:
     from sirgcn.data import Task
-    from sirgcn.engine.workers import Engine
     from sirgcn.engine.search.study import Made
+    from sirgcn.engine.workers import Engine
 
 TrialEngine = Annotated[str, typer.Option("--engine", metavar="NAME", help="processes, or ray: a Ray cluster.")]
 CONFIG = "config.toml"
@@ -68,7 +68,6 @@ def tune(
 
 def _show(made: "Sequence[Made]", task: "Task", folder: Path) -> None:
     """Print the best trials, how the others ended, and what comes next."""
-        return
     sign = -1 if task.metric_function.maximise else 1
     done = sorted((one for one in made if one.state == "done"), key=lambda one: sign * (one.score or 0.0))
     rows = [(one.number + 1, f"{one.score:.4g}", _settings(one.settings)) for one in done[:10]]
