@@ -1,3 +1,4 @@
+import runpy
 from importlib.metadata import version as version_of
 from pathlib import Path
 
@@ -25,7 +26,10 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "exclude-members": "extra_repr, init_conv"}
+autodoc_default_options = {
+    "members": True,
+    "exclude-members": "extra_repr, init_conv, set_fit_request, set_score_request",
+}
 autodoc_typehints_format = "short"
 
 html_theme = "furo"
@@ -35,11 +39,22 @@ html_static_path = ["_static"]
 
 
 def draw_figures(app: Sphinx) -> None:
-    """The paper's figures, anew at every build."""
+    """The paper's figures and the learning curves of our runs, anew at every build."""
+    from sirgcn.report.learning import write_curves
     from sirgcn.report.paper_figures import write_figures
 
-    write_figures(folder=Path(app.srcdir) / "_generated", format="svg")
+    source = Path(app.srcdir)
+    write_figures(folder=source / "_generated", format="svg")
+    pages = [page.read_text("utf-8") for page in (source / "tuned.md", source / "results.md")]
+    write_curves(pages, source.parent / "results", source / "_generated")
+
+
+def write_notebooks(app: Sphinx) -> None:
+    """The notebooks as pages, with the outputs that were recorded."""
+    tool = runpy.run_path(str(Path(app.srcdir).parent / "tools" / "notebooks.py"))
+    tool["write_pages"](Path(app.srcdir) / "_generated" / "notebooks")
 
 
 def setup(app: Sphinx) -> None:
     app.connect("builder-inited", draw_figures)
+    app.connect("builder-inited", write_notebooks)

@@ -178,10 +178,12 @@ def check_fields(config: Any) -> None:
         object.__setattr__(config, entry.name, read(hints[entry.name], value, entry.name))
 
 
-def check_arguments(function: Callable[..., Any], values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+def check_arguments(
+    function: Callable[..., Any], values: Mapping[str, Any], where: str = "", is_toml: bool = False
+) -> dict[str, Any]:
     """The arguments of a function by name, each read by its annotation. An argument without annotation is unchanged.
 
-    The text "none" stays text here, other than in TOML: whoever calls a function can write None.
+    The text "none" stays text here, because whoever calls a function can write None. With `is_toml` it is None.
 
     >>> def draw(count: int, scale: float = 1.0) -> float:
     ...     return count * scale
@@ -192,7 +194,7 @@ def check_arguments(function: Callable[..., Any], values: Mapping[str, Any], whe
     found = {}
     for name, value in values.items():
         hint = hints.get(name, Any)
-        if isinstance(value, str) and value == "none" and type(None) in get_args(hint):
+        if not is_toml and isinstance(value, str) and value == "none" and type(None) in get_args(hint):
             hint = Union[tuple(choice for choice in get_args(hint) if choice is not type(None))]  # noqa: UP007
         found[name] = read(hint, value, f"{where}{name}")
     return found

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from sirgcn.engine import records
-from sirgcn.engine.experiment import load, split_name
-from sirgcn.engine.plan import Run
-from sirgcn.report import collisions, compare, defaults, read_runs, render_docs, separation, tuned, write_docs
+from sirgcn.engine.experiment import Experiment, TrainingExperiment, load, split_name
+from sirgcn.engine.plan import Run, Settings
+from sirgcn.engine.search import trials
+from sirgcn.engine.search.bases import based
+from sirgcn.report import beyond, collisions, compare, defaults, read_runs, render_docs, separation, write_docs
 from sirgcn.strict import ConfigError
 from tests.report.fake import folder
 
@@ -22,7 +24,7 @@ def test_a_page_and_the_records_agree(page: Path) -> None:
     text = page.read_text("utf-8")
     results = ROOT / "results"
     texts = (
-        tuned.texts([text], results)
+        beyond.texts([text], results)
         | defaults.texts(results)
         | {
             "collisions": collisions.markdown(collisions.read_record(results)),
@@ -33,10 +35,20 @@ def test_a_page_and_the_records_agree(page: Path) -> None:
     assert found == text, f"write it anew: sirgcn results --docs {page.relative_to(ROOT)}"
 
 
+def completed(experiment: Experiment, column: str, model: str) -> Experiment:
+    """The experiment with the settings that a search chose for a row, where its settings are searched."""
+    if not isinstance(experiment, TrainingExperiment) or experiment.search is None:
+        return based(experiment, ROOT / "results")
+    found = trials.read_trials(Settings(ROOT / "results"), experiment.name)
+    winner = trials.winner_of(trials.trials_of(found, experiment, column, experiment.model(model)))
+    assert winner is not None, f"{experiment.name}, {model}: its runs are on record, and its trials are not"
+    return trials.with_winners(experiment, column, {model: winner})
+
+
 @pytest.mark.parametrize("file", sorted((ROOT / "results").glob("*.jsonl")), ids=lambda file: file.stem)
 def test_records_are_of_the_settings_that_the_experiment_has_now(file: Path) -> None:
-    experiment = load(*split_name(file.stem))
     for record in records.read(file):
+        experiment = completed(load(*split_name(file.stem)), record["column"], record["model"])
         run = Run(experiment, record["column"], record["model"], record["seed"], record["reduced"])
         assert record["config"] == run.config, f"{run}: run it again, and move the record to results/superseded"
 

@@ -20,7 +20,7 @@ from sirgcn.engine.experiment import (
 )
 from sirgcn.engine.run import header
 from sirgcn.engine.search import trials
-from sirgcn.report import render_docs, tuned
+from sirgcn.report import beyond, render_docs, tuned
 from sirgcn.report.sheets import Sheet, text_of
 
 ROWS = (
@@ -85,11 +85,11 @@ def cells(sheet: Sheet) -> dict[str, list[str]]:
 
 
 def test_the_page_shows_scores_budget_costs_and_who_wins(tmp_path: Path) -> None:
-    scores, differences, chosen = tuned.tuned(EXPERIMENT, folder_of(tmp_path))
+    scores, differences, others, chosen = tuned.tuned(EXPERIMENT, folder_of(tmp_path))
     found = cells(scores)
-    assert found["SIR-GCN"] == ["94.50 ± 1.87", "6", "1,000", "30", "2 of 2", "0", "1.0"]
-    assert found["Boosting"] == ["71.00 ± 1.00†", "3", "", "30", "2 of 2", "0", "1.0"]
-    assert found["GCN"] == ["not run", "", "", "", "2 of 2", "1", "1.0"]
+    assert found["SIR-GCN"] == ["94.50 ± 1.87", "6", "1,000", "30", "2 of 2", "0", "0.8500", "1.0"]
+    assert found["Boosting"] == ["71.00 ± 1.00†", "3", "", "30", "2 of 2", "0", "0.6500", "1.0"]
+    assert found["GCN"] == ["not run", "", "", "", "2 of 2", "1", "0.7000", "1.0"]
     notes = [str(note) for note in scores.notes]
     assert "Budget of every model: 2 trials of 5 epochs on split 0" in notes
     assert "Runs of the winners: 20 epochs on 6 seeds or splits" in notes
@@ -100,6 +100,7 @@ def test_the_page_shows_scores_budget_costs_and_who_wins(tmp_path: Path) -> None
     assert cells(differences)["SIR-GCN"] == ["6", "+2.00", "+2.00 to +2.00", "SIR-GCN"]
     assert cells(differences)["Boosting"] == ["3", "-20.00", "", "open"]
     assert "SIR-GCN, gelu" not in cells(differences)
+    assert cells(others) == {"SIR-GCN": ["Boosting", "3", "-22.00", "", "open"]}
     assert cells(chosen)["SIR-GCN, gelu"] == ["dropout = 0, aggr = mean", "1", "0.9000"]
     assert cells(chosen)["GCN"] == ["dropout = 0.5", "2", "0.7000"]
 
@@ -152,7 +153,7 @@ def test_an_interval_has_the_width_of_a_normal_mean() -> None:
 
 def test_the_markers_of_a_page_are_filled(tmp_path: Path) -> None:
     page = "A.\n<!-- results: tuned --><!-- /results -->"
-    texts = tuned.texts([page], tmp_path)
+    texts = beyond.texts([page], tmp_path)
     assert texts["tuned"]
     assert texts["tuned"].strip() in render_docs(page, [], texts)
 

@@ -69,6 +69,13 @@ def experiments_of(what: str, overrides: Sequence[str]) -> "tuple[Experiment, ..
     return (load(what, overrides),)
 
 
+def with_bases(experiments: "Sequence[Experiment]", results: Path) -> "tuple[Experiment, ...]":
+    """The experiments with the settings of the winners that their rows start from, by the records of a folder."""
+    from sirgcn.engine.search.bases import based
+
+    return tuple(based(experiment, results) for experiment in experiments)
+
+
 def runs_of(experiments: "Sequence[Experiment]", choice: Choice) -> "list[Run]":
     """The runs of the chosen rows, columns and seeds. Each experiment has those that it knows."""
     from sirgcn.engine.plan import plan, seed_by_seed

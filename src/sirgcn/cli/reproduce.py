@@ -100,7 +100,7 @@ def reproduce(
 
         sirgcn reproduce my_graph.toml --seeds 0-4
     """
-    experiments = choose.experiments_of(what, set_ or ())
+    experiments = choose.with_bases(choose.experiments_of(what, set_ or ()), results)
     choose.check_unsearched(experiments, what)
     runs = choose.runs_of(experiments, choose.Choice(models, columns, seeds, reduced))
     choose.check_timed(experiments, device, jobs, threads)

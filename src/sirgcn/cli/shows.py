@@ -82,10 +82,10 @@ def _write_report(names: set[str], folder: Path, place: Path) -> list[Path]:
 
 def _write_docs(pages: list[Path], folder: Path) -> list[Path]:
     """Rewrite the marked parts of pages from all records of a folder, and return the pages that have changed."""
-    from sirgcn.report import collisions, compare, defaults, read_runs, separation, tuned, write_docs
+    from sirgcn.report import beyond, collisions, compare, defaults, read_runs, separation, write_docs
 
     texts = (
-        tuned.texts([page.read_text("utf-8") for page in pages], folder)
+        beyond.texts([page.read_text("utf-8") for page in pages], folder)
         | defaults.texts(folder)
         | {
             "collisions": collisions.markdown(collisions.read_record(folder)),

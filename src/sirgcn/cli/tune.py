@@ -9,40 +9,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sirgcn.cli import choose, configured
-from sirgcn.cli.reproduce import EngineName, Threads
-from sirgcn.cli.shared import AsJson, out, show
-from sirgcn.cli.train import Files, GraphsFile, SplitColumn, Target, TimeLimit
+from sirgcn.cli.shared import ShortJson, out, resumable, show
+from sirgcn.cli.train import GraphsFile, SplitColumn, Target, TimeLimit, TrainFiles
+from sirgcn.cli.typed import Sets
 from sirgcn.strict import check_name
 
 if TYPE_CHECKING:
     from sirgcn.engine.workers import Engine
 
+TrialEngine = Annotated[str, typer.Option("--engine", metavar="NAME", help="processes, or ray: a Ray cluster.")]
 CONFIG = "config.toml"
 """The file in the folder of a study that trains with its best settings."""
 
 
 def tune(
-    files: Files,
+    files: TrainFiles,
     target: Target = None,
-    out_: Annotated[Path, typer.Option("--out", "-o", help="The folder of the study.")] = Path("study"),
+    out_: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the study.")] = Path("study"),
     graphs: GraphsFile = None,
     split: SplitColumn = None,
-    trials: Annotated[int, typer.Option("--trials", min=1, help="How many settings are tried.")] = 30,
+    set_: Sets = None,
+    trials: Annotated[int, typer.Option("--trials", min=1, metavar="N", help="How many are tried.")] = 30,
     time_limit: TimeLimit = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the suggestions and the weights.")] = 0,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many trials at a time.")] = 1,
-    engine: EngineName = "processes",
-    threads: Threads = None,
-    as_json: AsJson = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of suggestions and weights.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, metavar="N", help="How many trials at a time.")] = 1,
+    engine: TrialEngine = "processes",
+    threads: Annotated[int | None, typer.Option(min=1, metavar="N", help="Of each trial.")] = None,
+    as_json: ShortJson = False,
 ) -> None:
-    """Search settings for your data (extra: sirgcn\\[tune]). Then train with: sirgcn train study/config.toml
+    """Search settings for FILES. Then: sirgcn train study/config.toml
 
-    Trials that fall behind end early. The validation part chooses, and the test part is not read.
-    The same command goes on where it was stopped, and with more trials it makes those that are left.
-
-    With several jobs, every trial has a process of its own, on this machine or on a Ray cluster.
-
-    Example: sirgcn tune nodes.csv edges.csv --target label --trials 30 --out study
+    Example: sirgcn tune nodes.csv edges.csv --target label --trials 30
     """
     from sirgcn.cli.watching import Watching
     from sirgcn.engine.search.suggesting import check_optuna
@@ -51,12 +48,12 @@ def tune(
 
     check_optuna()
     configured.refuse_experiments(files)
-    asked = _asked(files, graphs, target, split)
+    asked = _asked(files, graphs, target, split).with_sets(set_)
     limit = None if time_limit is None else configured.time_of(time_limit, "--time-limit")
     threads = threads or choose.cores() // jobs or 1
-    with Watching() as watcher, _engine_of(engine, jobs, threads) as where:
+    with resumable() as interrupt, Watching(interrupt) as watcher, _engine_of(engine, jobs, threads) as where:
         watcher.say("reading the tables")
-        task = asked.task()
+        task = asked.task(out_.with_name(f"{out_.name}.bad.csv"))
         made = search(task, out_, TuneSettings(trials, seed, limit), watcher, jobs, where, threads)
     best = read_tuned(out_)
     _write_config(asked, best.candidate, best.network, best.train, out_)

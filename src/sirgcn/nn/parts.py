@@ -129,8 +129,10 @@ class ConvConfig:
         check_fields(self)
         conv = find_conv(self.name)
         check_options(self.name, self.options, conv.options)
-        check_arguments(conv.build, self.options)
-        object.__setattr__(self, "options", _as_json(self.options, "options"))
+        # A file of TOML has no None.
+        found = check_arguments(conv.build, self.options, is_toml=True)
+        options = self.options | {name: None for name, value in found.items() if value is None}
+        object.__setattr__(self, "options", _as_json(options, "options"))
 
 
 @dataclass(frozen=True)

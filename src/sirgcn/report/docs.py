@@ -10,7 +10,14 @@
 | `<!-- results: collisions -->` | which neighbourhoods the models of Table 1 confuse |
 | `<!-- results: separation -->` | how often random features tell apart what 1-WL cannot |
 | `<!-- results: tuned -->` | the fair searches of the package; `tuned NAME` for one of them |
-| `<!-- results: defaults: trials -->` | the trials that chose the default settings; also `reached`, `chemprop` |
+| `<!-- results: lesson NAME -->` | what one should take from a search |
+| `<!-- results: published NAME -->` | published figures beside ours of an experiment |
+| `<!-- results: goals -->` | the goals of our runs and what was reached |
+| `<!-- results: changes NAME -->` | an experiment whose rows change one setting of another row |
+| `<!-- results: curves NAME -->` | the learning curves of an experiment, drawn when the documentation is built |
+| `<!-- results: seeds NAME -->` | the score of every run of an experiment by seed |
+| `<!-- results: defaults: road -->` | what `sirgcn train` reaches; for other names see `report.defaults` |
+| `<!-- results: calibration -->` | what sets and intervals hold on real data |
 
 Each part ends with `<!-- /results -->`.
 """

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sirgcn.engine import plan, records
-from sirgcn.engine.experiment import ModelConfig, TrainingExperiment, load, load_training, names
+from sirgcn.engine.experiment import ModelConfig, TrainingExperiment, load, names
 from sirgcn.engine.search import trials
 from sirgcn.report.cells import MARKS, deviation
 from sirgcn.report.claims import METRICS
@@ -62,6 +62,21 @@ class Tuned:
         return fmean(self.values.values()) if self.values else math.nan
 
     @property
+    def validation(self) -> float:
+        """The score of the winning trial on the validation part; NaN without one."""
+        score = None if self.winner is None else trials.score_of(self.winner)
+        return math.nan if score is None else score
+
+    @property
+    def score_text(self) -> str:
+        """The mean with its spread and the mark of fewer runs; empty without any."""
+        values = list(self.values.values())
+        if not values:
+            return ""
+        text = f"{self.mean:.2f}" if len(values) < 2 else f"{self.mean:.2f} ± {deviation(values):.2f}"
+        return f"{text}{MARKS['reduced'] * self.is_reduced}"
+
+    @property
     def is_reduced(self) -> bool:
         """Whether there are fewer runs than the experiment asks of a model."""
         return bool(self.values) and len(self.values) < self.wanted
@@ -73,7 +88,7 @@ class Tuned:
 
 
 def tuned(experiment: TrainingExperiment, results: str | Path) -> list[Sheet]:
-    """The tables of a search, three for each of its columns: the scores, the differences and the chosen settings.
+    """The tables of a search for each of its columns: the scores, the differences and the chosen settings.
 
     >>> import tempfile
     >>> from sirgcn.engine.experiment import ColumnConfig, SearchConfig
@@ -88,29 +103,18 @@ def tuned(experiment: TrainingExperiment, results: str | Path) -> list[Sheet]:
         models = read_tuned(experiment, column.title, results)
         title = f"{experiment.name}: {column.title}" if len(experiment.columns) > 1 else experiment.name
         found.append(_scores(experiment, title, models))
-        differences = _differences(title, models)
-        found += [sheet for sheet in (differences, _settings(title, models)) if sheet.rows]
+        more = _differences(title, models), _other_forms(title, models), _settings(title, models)
+        found += [sheet for sheet in more if sheet.rows]
     return found
 
 
-def markdown(name: str, results: str | Path) -> str:
-    """The tables of a packaged search as Markdown, for a page of the documentation."""
-    return "\n".join(sheet.markdown() for sheet in tuned(load_training(name), results))
+def searched() -> tuple[str, ...]:
+    """The experiments of the package that have a search.
 
-
-def texts(pages: Sequence[str], results: str | Path) -> dict[str, str]:
-    """The text of the markers `tuned` and `tuned NAME` of pages: of all packaged searches, and of one.
-
-    >>> import tempfile
-    >>> texts(["A page without a marker."], tempfile.mkdtemp())
-    {}
+    >>> "tuned_minesweeper" in searched()
+    True
     """
-    # Experiments are read with their networks, which takes a while.
-    if not any("<!-- results: tuned" in page for page in pages):
-        return {}
-    searched = [name for name in names() if getattr(load(name), "search", None) is not None]
-    found = {f"tuned {name}": markdown(name, results) for name in searched}
-    return {"tuned": "\n".join(found.values()) or "No experiment of the package has a search yet."} | found
+    return tuple(name for name in names() if getattr(load(name), "search", None) is not None)
 
 
 def read_tuned(experiment: TrainingExperiment, column: str, results: str | Path) -> list[Tuned]:
@@ -145,18 +149,15 @@ def _of_winner(
 
 def _scores(experiment: TrainingExperiment, title: str, models: Sequence[Tuned]) -> Sheet:
     """The scores of all models, with what they cost and what their search cost."""
-    best = _best(models)
+    best = best_of(models)
     rows = [_score_row(model, best) for model in models]
-    head = ["Model", "Score", "Runs", "Parameters", "Seconds of a run", "Trials", "Failed", "Minutes of the search"]
-    return Sheet(title, head, rows, _notes(experiment, models, best))
+    head = ["Model", "Score", "Runs", "Parameters", "Seconds of a run", "Trials", "Failed", "Best validation"]
+    return Sheet(title, [*head, "Minutes of the search"], rows, _notes(experiment, models, best))
 
 
 def _score_row(model: Tuned, best: Tuned | None) -> list[Entry]:
     values, failed = list(model.values.values()), sum(one["status"] == records.FAILED for one in model.kept)
-    score: Entry = NOT_RUN
-    if values:
-        text = f"{model.mean:.2f}" if len(values) < 2 else f"{model.mean:.2f} ± {deviation(values):.2f}"
-        score = Styled(f"{text}{MARKS['reduced'] * model.is_reduced}", is_bold=model is best)
+    score: Entry = Styled(model.score_text, is_bold=model is best) if values else NOT_RUN
     searched = sum(one.get("seconds") or 0.0 for one in model.kept) / 60
     return [
         model.row.title,
@@ -166,8 +167,15 @@ def _score_row(model: Tuned, best: Tuned | None) -> list[Entry]:
         _short(model.mean_of("seconds")),
         f"{len(model.kept)} of {model.asked}",
         str(failed),
+        _best_validation(model),
         f"{searched:.1f}",
     ]
+
+
+def _best_validation(model: Tuned) -> str:
+    """The best validation metric of the trials so far, also where some are still to come."""
+    best = trials.winner_of(model.kept)
+    return "" if best is None else f"{trials.score_of(best):.4f}"
 
 
 def _notes(experiment: TrainingExperiment, models: Sequence[Tuned], best: Tuned | None) -> list[Fact]:
@@ -199,32 +207,44 @@ def _notes_on_models(experiment: TrainingExperiment, models: Sequence[Tuned], be
     return notes
 
 
-def _best(models: Sequence[Tuned]) -> Tuned | None:
+def best_of(models: Sequence[Tuned]) -> Tuned | None:
     """The model with the best mean score; None where nothing was run."""
     scored = [model for model in models if model.values]
-    return max(scored, key=lambda model: _sign(model) * model.mean, default=None)
+    return max(scored, key=lambda model: sign(model) * model.mean, default=None)
 
 
-def _sign(model: Tuned) -> int:
+def sign(model: Tuned) -> int:
     return 1 if model.runs[0].higher_is_better else -1
 
 
-def _reference(models: Sequence[Tuned]) -> Tuned | None:
-    """The form of SIR-GCN with the best validation metric in its search, among those whose winner was run."""
-    forms = [model for model in models if model.row.architecture.get("conv") == "sir" and model.winner and model.values]
+def reference(models: Sequence[Tuned]) -> Tuned | None:
+    """The form of SIR-GCN with the best validation metric in its search, among those whose winner was run.
 
-    def validation(model: Tuned) -> float:
-        score = None if model.winner is None else trials.score_of(model.winner)
-        return -math.inf if score is None else _sign(model) * score
+    >>> reference([]) is None
+    True
+    """
+    return max(_forms(models), key=lambda model: sign(model) * model.validation, default=None)
 
-    return max(forms, key=validation, default=None)
+
+def _forms(models: Sequence[Tuned]) -> list[Tuned]:
+    """The forms of SIR-GCN whose winner was run."""
+    return [model for model in models if model.row.architecture.get("conv") == "sir" and model.winner and model.values]
+
+
+def _other_forms(title: str, models: Sequence[Tuned]) -> Sheet:
+    """Every opponent against each form of SIR-GCN but the best one, run by run."""
+    forms, ours = _forms(models), reference(models)
+    opponents = [model for model in models if model.values and model not in forms]
+    rows = [[form.row.title, *difference_row(model, form)] for form in forms if form is not ours for model in opponents]
+    head = ["Form", "Model", "Pairs", "Difference", "Interval", "Who is ahead"]
+    return Sheet(f"{title}: paired differences of the other forms", head, rows, left=2)
 
 
 def _differences(title: str, models: Sequence[Tuned]) -> Sheet:
     """Every model against the best form of SIR-GCN, run by run: the same seed is the same split."""
-    ours = _reference(models)
+    ours = reference(models)
     others = [model for model in models if model is not ours and model.values]
-    rows = [] if ours is None else [_difference_row(model, ours) for model in others]
+    rows = [] if ours is None else [difference_row(model, ours) for model in others]
     name = "SIR-GCN" if ours is None else ours.row.title
     notes = [
         Fact("Difference", f"the score of the model less that of {name}, the form with the best validation metric"),
@@ -236,22 +256,23 @@ def _differences(title: str, models: Sequence[Tuned]) -> Sheet:
     )
 
 
-def _difference_row(model: Tuned, ours: Tuned) -> list[Entry]:
+def difference_row(model: Tuned, ours: Tuned) -> list[Entry]:
+    """A model against ours: the number of pairs, the mean difference, its interval, and who is ahead."""
     pairs = [value - ours.values[seed] for seed, value in model.values.items() if seed in ours.values]
     if not pairs:
         return [model.row.title, "0", "", "", "not comparable"]
     low, high = interval(pairs)
     text = "" if math.isnan(low) else f"{low:+.2f} to {high:+.2f}"
-    return [model.row.title, str(len(pairs)), f"{fmean(pairs):+.2f}", text, _ahead(model, ours, low, high)]
+    return [model.row.title, str(len(pairs)), f"{fmean(pairs):+.2f}", text, ahead(model, ours, low, high)]
 
 
-def _ahead(model: Tuned, ours: Tuned, low: float, high: float) -> str:
+def ahead(model: Tuned, ours: Tuned, low: float, high: float) -> str:
     """The model that is ahead by an interval of differences that does not hold 0."""
     if math.isnan(low):
         return "open"
     if low <= 0 <= high:
         return "level"
-    return model.row.title if (low > 0) == (_sign(model) > 0) else ours.row.title
+    return model.row.title if (low > 0) == (sign(model) > 0) else ours.row.title
 
 
 def interval(differences: Sequence[float], seed: int = 0) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from sirgcn.engine.experiment.sorts import (
     TimingExperiment,
     TrainingExperiment,
 )
-from sirgcn.engine.experiment.space import Choices, Range, SearchConfig, Space, read_space
+from sirgcn.engine.experiment.space import BaseConfig, Choices, Range, SearchConfig, Space, read_space
 
 __all__ = [
     "FOLDER",
@@ -24,6 +24,7 @@ __all__ = [
     "SORTS",
     "TABLES",
     "AxisConfig",
+    "BaseConfig",
     "Choices",
     "ColumnConfig",
     "Experiment",

@@ -21,7 +21,7 @@ from sirgcn.engine.experiment.configs import (
     check_at_least,
 )
 from sirgcn.engine.experiment.paths import with_paths
-from sirgcn.engine.experiment.space import SearchConfig, check_row
+from sirgcn.engine.experiment.space import BaseConfig, SearchConfig, check_row
 from sirgcn.strict import ConfigError, changed, check_fields, check_name, read
 
 if TYPE_CHECKING:
@@ -226,6 +226,7 @@ class TrainingExperiment(Experiment):
     Args:
         train: the protocol. A row's `train` overrides it, and `reduced` overrides both in a reduced run.
         search: how the settings of the rows are searched before they are run. None runs the rows as they are.
+        base: the winner of another search, whose settings the rows change. None runs the rows as they are.
 
     >>> row, column = ModelConfig("SIR-GCN"), ColumnConfig("n=3", {"n": 3})
     >>> experiment = TrainingExperiment("mine", "dictionary_lookup", (row,), (column,), reduced={"epochs": 5})
@@ -238,6 +239,7 @@ class TrainingExperiment(Experiment):
     sort: Literal["training"] = "training"
     train: TrainConfig = field(default_factory=TrainConfig)
     search: SearchConfig | None = None
+    base: BaseConfig | None = None
 
     @staticmethod
     def sections(sort: str) -> tuple[str, ...]:
@@ -248,6 +250,8 @@ class TrainingExperiment(Experiment):
             self.train_for(model)
             self.train_for(model, is_reduced=True)
             check_row(self.search, model)
+        if self.base is not None and self.search is not None:
+            raise ConfigError("base: expected none beside a section [search], whose rows have no settings yet")
         if self.search is not None:
             changed(self.train, self.search.train, "search: train")
             if self.search.split >= self.splits:
@@ -276,6 +280,8 @@ class TrainingExperiment(Experiment):
     def execute(self, runs: "Sequence[Run]", execution: "Execution") -> list[dict[str, Any]]:
         from sirgcn.engine.training import train
 
+        if self.base is not None:
+            raise ConfigError(f"{self.name}: base: expected the settings of its winner, see `search.bases.based`")
         return [train(run, self, execution) for run in runs]
 
 

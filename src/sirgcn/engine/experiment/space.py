@@ -69,6 +69,26 @@ class Range:
         return self.low, self.high
 
 
+@dataclass(frozen=True)
+class BaseConfig:
+    """The settings that the rows of an experiment start from: those that a row chose in the search of another one.
+
+    Args:
+        search: an experiment with a section `[search]`, by its name in the package or as a file.
+        model: the row whose winner is meant. Empty means the form of SIR-GCN whose winner has the best validation
+            metric.
+
+    >>> BaseConfig("tuned_minesweeper").model
+    ''
+    """
+
+    search: str
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
 Space = dict[str, Choices | Range]
 """The settings of a search by name, each with the values that it can take."""
 

@@ -143,6 +143,12 @@ def winner_of(kept: Sequence[Record]) -> Record | None:
     return max(scored, key=lambda pair: sign * pair[0])[1]
 
 
+def best_of(found: Sequence[tuple[ModelConfig, Record]]) -> tuple[ModelConfig, Record]:
+    """The row whose winner has the best validation metric, the first of those that are level."""
+    best = winner_of([record for _, record in found])
+    return next((row, record) for row, record in found if record is best)
+
+
 def with_winners(experiment: TrainingExperiment, column: str, winners: Mapping[str, Record]) -> WinnerExperiment:
     """The experiment of a column whose rows have the settings of their winners. Rows without a winner are left out."""
     search = search_of(experiment)
