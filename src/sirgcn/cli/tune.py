@@ -53,7 +53,7 @@ def tune(
     configured.refuse_experiments(files)
     asked = _asked(files, graphs, target, split).with_sets(set_)
     limit = None if time_limit is None else configured.time_of(time_limit, "--time-limit")
-    threads = threads or choose.cores() // jobs or 1
+    threads = choose.threads_of(threads, jobs)
     with resumable() as interrupt, Watching(interrupt) as watcher, _engine_of(engine, jobs, threads) as where:
         watcher.say("reading the tables")
         task = asked.task(out_.with_name(f"{out_.name}.bad.csv"))
