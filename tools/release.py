@@ -142,7 +142,7 @@ def size_line(record: dict[str, Any]) -> str:
 def rendered(text: str, record: dict[str, Any]) -> str:
     """The page with its marked parts written from the record."""
     for name, block in (("tried", f"\n{table(record)}\n\n"), ("sizes", size_line(record))):
-        pattern = rf"(<!-- results: release: {name} -->).*?(<!-- /results -->)"
+        pattern = rf"(<!-- release: {name} -->).*?(<!-- /release -->)"
         text = re.sub(pattern, lambda found, block=block: f"{found[1]}\n{block.strip()}\n{found[2]}", text, flags=re.S)
     return text
 

@@ -61,6 +61,11 @@ CHECKS = {
         ("-m", "tests.model.stream", "--rows", "1000000", "--kills", "10"),
         10800,
     ),
+    "stream_short": Check(
+        "the check `stream` with 50,000 molecules, killed 4 times: no row is lost, doubled or moved",
+        ("-m", "tests.model.stream", "--rows", "50000", "--kills", "4"),
+        3600,
+    ),
     "large": Check(
         "sirgcn train on 200,000 nodes and 2 million edges, 3 layers of 64 channels: at most 6 GB, and progress from "
         "the first second",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from sirgcn.model.defaults import Candidate
-from sirgcn.model.resources import Memory, TooLarge, check_memory, free_memory, memory_of, seconds_per_epoch
+from sirgcn.model.resources import BASE, Memory, TooLarge, check_memory, free_memory, memory_of, seconds_per_epoch
 from sirgcn.model.sampling import Route, route_of, why_not
 from sirgcn.model.trials import Workshop, append_record, read_records, without_validation
 from sirgcn.nn import build_net
@@ -169,7 +169,7 @@ class _Kept:
         # Candidates of another depth may have become the same.
         alike: dict[str, Route] = {}
         # Every rank draws its own batches, and holds its own working set.
-        share = limit // (1 if self.workshop.crew is None else self.workshop.crew.group.world)
+        share = limit // _ranks(self.workshop)
         for route in (route_of(one, task, share, change, limits.what) for one in able):
             alike.setdefault(str({**route.candidate.to_dict(), "name": ""}), route)
         if self.file is not None and self.limit is None:
@@ -203,7 +203,13 @@ def in_words(seconds: float) -> str:
 
 def _memory(workshop: Workshop, one: Candidate) -> Memory:
     with torch.random.fork_rng(devices=[]):
-        return memory_of(build_net(one.config), workshop.task_of(one), one.training.batch_size)
+        found = memory_of(build_net(one.config), workshop.task_of(one), one.training.batch_size)
+    # The ranks of a crew share the tensors and the pass, but each of them has loaded torch.
+    return replace(found, data=found.data + (_ranks(workshop) - 1) * BASE)
+
+
+def _ranks(workshop: Workshop) -> int:
+    return 1 if workshop.crew is None else workshop.crew.group.world
 
 
 def _speeds(workshop: Workshop, found: Sequence[Candidate]) -> list[float]:
