@@ -142,8 +142,8 @@ def size_line(record: dict[str, Any]) -> str:
 def rendered(text: str, record: dict[str, Any]) -> str:
     """The page with its marked parts written from the record."""
     for name, block in (("tried", f"\n{table(record)}\n\n"), ("sizes", size_line(record))):
-        pattern = rf"(<!-- results: release: {name} -->).*?(<!-- /results -->)"
-        start, end = f"<!-- results: release: {name} -->", "<!-- /results -->"
+        pattern = rf"<!-- release: {name} -->.*?<!-- /release -->"
+        start, end = f"<!-- release: {name} -->", "<!-- /release -->"
         text = re.sub(pattern, (f"{start}\n{block.strip()}\n{end}").replace("\\", r"\\"), text, flags=re.S)
     return text
 
