@@ -33,6 +33,13 @@ class Dying:
         return FAILED
 
 
+class Raising:
+    """Work with an error in it."""
+
+    def __call__(self, tell: Tell, asked: Asked) -> str:
+        raise RuntimeError("an error")
+
+
 class Paused:
     """Work that was asked to stop."""
 
@@ -197,7 +204,7 @@ def test_several_trials_at_a_time_try_different_settings(tmp_path: Path) -> None
 
 def test_worker_that_is_killed_is_a_failed_trial_and_one_that_is_stopped_is_left(tmp_path: Path) -> None:
     study = Study(tmp_path / "study.db", SPACE, "same")
-    trials = Trials(study, Processes(), lambda number, settings: Dying())
+    trials = Trials(study, Processes(), lambda number, settings: Raising() if number else Dying())
     trials.run(2, 2, lambda: False)
     assert [one.state for one in study.trials] == ["failed", "failed"]
     paused = Trials(study, Processes(), lambda number, settings: Paused())

@@ -92,6 +92,7 @@ class Trials:
         """
         self.trials, self.active = trials, dict[Worker, _AtWork]()
         with signals() as asked:
+            self.asked = asked
             self._begin(jobs, asked() or is_over())
             while self.active:
                 self.engine.wait(list(self.active), 0.2)
@@ -126,7 +127,7 @@ class Trials:
         # A trial that was asked to stop, and has not fallen behind, is taken up again by the next call.
         if end.outcome == DONE or at_work.begun.is_pruned:
             at_work.begun.finish(at_work.score)
-        elif end.outcome != PAUSED and not end.is_stopped:
+        elif end.outcome != PAUSED and not (end.is_stopped and self.asked()):
             self._say(f"trial {at_work.begun.number + 1} failed: {end.why}")
             at_work.begun.finish(None)
         return True
