@@ -37,7 +37,7 @@ demo-paper: $(STAMP) ## reproduce a small part of the paper's Tables 1 and 2 and
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
-soak: $(STAMP) ## the long forms of fuzzing, kills and corruption, about an hour; the record is results/soak.json
+soak: $(STAMP) ## the long forms of fuzzing, kills and corruption, and all notebooks, about an hour; the record is results/soak.json
 	$(BIN)/python tools/soak.py $(ARGS)
 
 check: $(STAMP) ## lint, format, types, import contracts, branches, repeated code
@@ -49,14 +49,15 @@ check: $(STAMP) ## lint, format, types, import contracts, branches, repeated cod
 	$(BIN)/pylint --jobs=$(JOBS) --disable=all --enable=duplicate-code --min-similarity-lines=15 --score=no src
 
 # --fresh-env: a second run would otherwise pass over the warnings of the first.
-docs: $(STAMP) ## build the documentation, warnings are errors
+docs: $(STAMP) ## build the documentation; warnings and broken links are errors
 	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going -b html docs docs/_build/html
+	$(BIN)/python tools/check_links.py docs/_build/html
 
 bench: $(STAMP) ## measure time and memory against peers
 	$(BIN)/python -m sirgcn.bench $(ARGS)
 
 results: $(STAMP) ## rewrite the tables in the documentation from the records in results/
-	$(BIN)/sirgcn results $(addprefix --docs docs/,results.md tuned.md models.md theory/collisions.md theory/wl.md)
+	$(BIN)/sirgcn results --docs README.md $(addprefix --docs docs/,results.md tuned.md models.md defaults.md calibration.md theory/collisions.md theory/wl.md)
 
 # AVX2 and AVX-512, as far as the machine has them; torch's and Python's own leaks are not ours to look for.
 SANITIZED  := $(CURDIR)/build/sanitize

@@ -2,13 +2,14 @@
 
 Each data set is written out as the files that a user would have, and goes through `sirgcn train` and `sirgcn predict`
 with nothing but the target named. The scores of the model and of the simple models beside it, and the times, are added
-to results/model/road.json. `--render` writes the table of the README from that record.
+to results/model/road.json, or to judged.json for the data sets that judge the defaults. `make results` writes the table
+of the README from it. Without names, the data sets that have no record yet are measured.
 """
 
 import argparse
 import csv
 import json
-import shutil
+import resource
 import subprocess
 import sys
 import tempfile
@@ -19,15 +20,14 @@ from typing import Any
 
 from sirgcn.data import Task, load
 from sirgcn.data.examples import write_example
-from sirgcn.data.sets.catalog import find
+from sirgcn.data.store import data_root
 from sirgcn.engine.environment import commit, environment
+from sirgcn.files import write_atomic
 
 ROOT = Path(__file__).resolve().parents[1]
-RECORD = ROOT / "results" / "model" / "road.json"
-MARKS = "<!-- road -->", "<!-- /road -->"
-
-CONTROLS = {"gcn": "GCN", "boosting_neighbours": "boosting with neighbours", "boosting": "boosting", "mlp": "MLP"}
-"""The simple models of the README's table."""
+FOLDER = ROOT / "results" / "model"
+JUDGED = ("texas", "wisconsin", "cornell")
+"""Data sets that were kept aside while the defaults were chosen; their record is judged.json."""
 
 
 def write(path: Path, rows: Iterable[Sequence[object]]) -> Path:
@@ -54,13 +54,33 @@ def node_files(name: str, folder: Path) -> list[Path]:
 
 
 def molecule_file(name: str, folder: Path) -> list[Path]:
-    """The molecules of a data set with their target, as its authors wrote them."""
-    raw = next(find(name).raw[0].at(None).rglob("*.csv"))
+    """The molecules of a data set with their target, the last two columns of its file in all its versions."""
+    raw = data_root() / {"bbbp": "moleculenet/bbbp/raw/BBBP.csv"}[name]
     with raw.open(newline="", encoding="utf-8") as file:
-        read = list(csv.DictReader(file))
-    column = {"bbbp": "p_np"}[name]
-    rows = [(place, row["smiles"], row[column]) for place, row in enumerate(read)]
+        read = list(csv.reader(file))[1:]
+    rows = [(place, *row[:-3:-1]) for place, row in enumerate(read)]
     return [write(folder / "molecules.csv", [("id", "smiles", "target"), *rows])]
+
+
+def graph_files(name: str, folder: Path) -> list[Path]:
+    """A data set of graphs with types of nodes and edges as three files: nodes, edges and graphs."""
+    graphs = load(name).graphs
+    assert graphs.edge_attr is not None
+    owner = graphs.batch().batch.tolist()
+    nodes = [
+        (f"n{place}", f"g{graph}", f"t{int(kind)}")
+        for place, (graph, kind) in enumerate(zip(owner, graphs.x, strict=True))
+    ]
+    ends, kinds = graphs.edge_index.T.tolist(), graphs.edge_attr.flatten().tolist()
+    edges = [
+        (f"n{one}", f"n{other}", f"t{kind}") for (one, other), kind in zip(ends, kinds, strict=True) if one < other
+    ]
+    labels = [(f"g{place}", int(label)) for place, label in enumerate(graphs.y.view(-1))]
+    return [
+        write(folder / "nodes.csv", [("id", "graph", "atom"), *nodes]),
+        write(folder / "edges.csv", [("source", "target", "bond"), *edges]),
+        write(folder / "graphs.csv", [("graph", "label"), *labels]),
+    ]
 
 
 def shipped(name: str, folder: Path) -> list[Path]:
@@ -74,6 +94,8 @@ DATA: dict[str, tuple[Callable[[str, Path], list[Path]], str, tuple[str, ...]]] 
     "tolokers": (node_files, "label", ("--metric", "roc_auc")),
     "esol": (shipped, "solubility", ("--metric", "rmse")),
     "bbbp": (molecule_file, "target", ("--metric", "roc_auc")),
+    **dict.fromkeys(JUDGED, (node_files, "label", ())),
+    "mutag": (graph_files, "label", ("--metric", "accuracy")),
 }
 """Each data set: how its files are written, its target, and other options."""
 
@@ -84,14 +106,45 @@ def measured(name: str, preset: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         files = [str(path) for path in make(name, folder)]
-        command = ["sirgcn", "train", *files, "--target", target, "--preset", preset, *options]
-        started = time.perf_counter()
-        said = run([*command, "--out", str(folder / "model"), "--json"])
-        seconds = time.perf_counter() - started
-        run(["sirgcn", "predict", str(folder / "model"), *files, "--out", str(folder / "predictions.csv")])
-        rows = len((folder / "predictions.csv").read_text("utf-8").splitlines()) - 1
-        shutil.rmtree(folder / "model")
-    return {"seconds": seconds, "rows": rows, "command": [*command[:2], *map(_name, command[2:])], **json.loads(said)}
+        # A third file is the table of graphs.
+        tables = [*files[:2], *(part for path in files[2:] for part in ("--graphs", path))]
+        command = ["sirgcn", "train", *tables, "--target", target, "--preset", preset, *options]
+        before, started = _cpu_seconds(), time.perf_counter()
+        said = json.loads(run([*command, "--out", str(folder / "model"), "--json"]))
+        seconds, wall = _cpu_seconds() - before, time.perf_counter() - started
+        run(["sirgcn", "predict", str(folder / "model"), *tables, "--out", str(folder / "predictions.csv")])
+        with (folder / "predictions.csv").open(newline="", encoding="utf-8") as file:
+            rows = sum(1 for _ in csv.reader(file)) - 1
+        trials = json.loads((folder / "model" / "training.json").read_text("utf-8"))["trials"]
+    return {
+        "command": [*command[:2], *map(_name, command[2:])],
+        "metric": said["metric"],
+        "test": kept(said["scores"][said["metric"]]),
+        "test_rows": said["rows"],
+        "controls": {control["name"]: _of_control(control, said["metric"]) for control in said["controls"]},
+        "sentence": said["sentence"],
+        "networks": said["networks"],
+        "trials": [{key: row.get(key) for key in ("name", "seed", "val", "epochs", "chosen")} for row in trials],
+        "predicted_rows": rows,
+        "cpu_seconds": round(seconds, 1),
+        "seconds": round(wall, 1),
+    }
+
+
+def kept(score: dict[str, Any]) -> dict[str, Any]:
+    """A score with the ends of its interval."""
+    return {name: score[name] for name in ("value", "low", "high")}
+
+
+def _of_control(control: dict[str, Any], metric: str) -> dict[str, Any]:
+    score = control["scores"].get(metric)
+    about = {name: control[name] for name in ("title", "sees", "seconds", "note")}
+    return about | ({} if score is None else kept(score))
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _name(argument: str) -> str:
@@ -106,64 +159,31 @@ def run(command: list[str]) -> str:
     return done.stdout
 
 
-def table(record: dict[str, Any]) -> str:
-    """The README's table: the model beside the simple models, with the best of each row in bold."""
-    lines = [
-        "| data, metric | sirgcn | " + " | ".join(CONTROLS.values()) + " |",
-        "|---|" + "---|" * (len(CONTROLS) + 1),
-    ]
-    for name in DATA:
-        if name in record:
-            lines.append(_line(name, record[name]))
-    return "\n".join(lines)
+def record_of(name: str) -> Path:
+    """The file with the record of a data set."""
+    return FOLDER / ("judged.json" if name in JUDGED else "road.json")
 
 
-def _line(name: str, found: dict[str, Any]) -> str:
-    metric = found["metric"]
-    scores = {"": found["evaluation"]["scores"][metric]["value"]}
-    for control in found["controls"]:
-        if control["name"] in CONTROLS and metric in control["scores"]:
-            scores[control["name"]] = control["scores"][metric]["value"]
-    is_error = metric in ("mae", "mse", "rmse")
-    best = min(scores.values()) if is_error else max(scores.values())
-    cells = [_cell(scores.get(key), best, is_error) for key in ("", *CONTROLS)]
-    return f"| {name}, {metric.replace('_', ' ')} | " + " | ".join(cells) + " |"
-
-
-def _cell(value: float | None, best: float, is_error: bool) -> str:
-    if value is None:
-        return "-"
-    text = f"{value:.3f}" if is_error else f"{100 * value:.1f}"
-    return f"**{text}**" if value == best else text
-
-
-def render() -> None:
-    """Write the table into the README."""
-    page = ROOT / "README.md"
-    before, _, rest = page.read_text("utf-8").partition(MARKS[0])
-    after = rest.partition(MARKS[1])[2]
-    made = table(json.loads(RECORD.read_text("utf-8")))
-    page.write_text(f"{before}{MARKS[0]}\n{made}\n{MARKS[1]}{after}", "utf-8")
+def read(name: str) -> dict[str, Any]:
+    """The record that holds a data set, and others."""
+    path = record_of(name)
+    found: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return found
 
 
 def main() -> None:
-    """Measure, or render."""
+    """Measure, and write the record after every data set."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("names", nargs="*", choices=[*DATA, []], default=[], help="data sets; default: all")
+    parser.add_argument("names", nargs="*", choices=[*DATA, []], default=[], help="data sets; default: those left")
     parser.add_argument("--preset", default="good", help="the preset of sirgcn train")
-    parser.add_argument("--render", action="store_true", help="write the table of the README and measure nothing")
     arguments = parser.parse_args()
-    if arguments.render:
-        render()
-        return
-    for name in arguments.names or DATA:
-        record = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
+    for name in arguments.names or [name for name in DATA if name not in read(name)]:
         found = measured(name, arguments.preset)
-        record[name] = {"commit": commit(), "environment": environment(), **found}
-        RECORD.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-        print(
-            name, found["metric"], found["evaluation"]["scores"][found["metric"]], round(found["seconds"]), flush=True
-        )
+        # Read now: another process may have written meanwhile.
+        record = read(name)
+        record[name] = {**found, "preset": arguments.preset, "commit": commit(), "environment": environment()}
+        write_atomic(record_of(name), (json.dumps(record, indent=1) + "\n").encode())
+        print(name, found["metric"], found["test"], found["cpu_seconds"], flush=True)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,17 @@ CHECKS = {
         ("-m", "tests.model.stream", "--rows", "1000000", "--kills", "10"),
         10800,
     ),
+    "stream_short": Check(
+        "the check `stream` with 50,000 molecules, killed 4 times: no row is lost, doubled or moved",
+        ("-m", "tests.model.stream", "--rows", "50000", "--kills", "4"),
+        3600,
+    ),
+    "large": Check(
+        "sirgcn train on 200,000 nodes and 2 million edges, 3 layers of 64 channels: at most 6 GB, and progress from "
+        "the first second",
+        ("-m", "tests.model.large"),
+        7200,
+    ),
     "kills": Check(
         "200 trainings killed at any point, 60 of them inside a write: each ends in the weights of the whole one",
         ("tests/engine/killed.py", "{folder}", "200", "60", "1"),
@@ -70,6 +81,11 @@ CHECKS = {
         "20 trainings on several ranks, of which one is killed at a random step: each ends in the weights of the whole "
         "one; 50 launches of four ranks: each ends",
         ("-m", "tests.scale.killed_ranks", "20", "50", "1"),
+        3600,
+    ),
+    "notebooks": Check(
+        "the notebooks of examples/notebooks, cell by cell: each runs to its end",
+        ("tools/notebooks.py", "--out", "{folder}/notebooks.json"),
         3600,
     ),
     "exchange": Check(

@@ -37,8 +37,8 @@ SPACE = read_space({"layers": [2, 3, 4], "lr": {"low": 1e-3, "high": 1e-1, "log"
 def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are made one after another in this process, which is quicker than a process for each."""
 
-    def run_all(runs: Sequence[Run], where: Settings, jobs: int, listeners: Sequence[Any]) -> dict[Run, str]:
-        del jobs, listeners
+    def run_all(runs: Sequence[Run], where: Settings, *how: Any) -> dict[Run, str]:
+        del how
         return {run: execute(run, where) for run in runs}
 
     monkeypatch.setattr(rounds, "run_all", run_all)

@@ -4,7 +4,9 @@ import json
 import math
 import time
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -15,6 +17,7 @@ from sirgcn.data import Graphs, Schema, Split, Task, load, load_tables
 from sirgcn.engine.locks import Busy, held
 from sirgcn.engine.loop import Trainer
 from sirgcn.model import FitSettings, Model, fit
+from sirgcn.model import trials as trials_room
 from sirgcn.model.fitting import NotFitted, chosen_candidates
 from sirgcn.model.seen import see
 from sirgcn.model.trials import read_records
@@ -180,6 +183,15 @@ def test_time_limit_is_kept_and_shared_equally(monkeypatch: pytest.MonkeyPatch) 
     planned = {row["trial"]: row["epochs"] for row in watcher.rows}
     assert len(planned) == len(model.about["trials"]) == 3
     assert all(2 <= epochs <= 11 for epochs in planned.values())
+
+
+def test_time_that_is_left_is_told_from_the_second_epoch_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A clock by which every epoch takes two seconds.
+    seconds = count(step=2)
+    monkeypatch.setattr(trials_room, "time", SimpleNamespace(perf_counter=lambda: float(next(seconds))))
+    watcher = Listening()
+    fit(small_task("node", count=40), FitSettings("fast", train=SHORT), watcher=watcher)
+    assert [row["seconds_left"] for row in watcher.rows] == [None, 4.0, 2.0, 0.0]
 
 
 def test_training_that_is_slower_than_planned_ends_with_the_best_weights(monkeypatch: pytest.MonkeyPatch) -> None:

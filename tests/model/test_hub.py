@@ -46,6 +46,13 @@ def test_a_model_is_pushed_without_a_folder_of_its_own(hub: Hub, tmp_path: Path)
     assert hub.private == set()
 
 
+def test_a_hub_that_does_not_answer_is_an_error_that_names_its_address(hub: Hub, tmp_path: Path) -> None:
+    nowhere = "http://127.0.0.1:9"
+    folder = save(small_model(), tmp_path / "model")
+    with pytest.raises(OSError, match=f"{nowhere}: expected an answer of a hub"):
+        push_to_hub(folder, "user/small", token="hf_test", endpoint=nowhere)
+
+
 def test_a_broken_folder_is_not_uploaded(hub: Hub, tmp_path: Path) -> None:
     folder = save(small_model(), tmp_path / "model")
     weights = folder / "model.safetensors"

@@ -11,7 +11,7 @@ from sirgcn.data import DataError, load_tables
 from sirgcn.data.molecules import has_rdkit
 from sirgcn.model import FitSettings, Model, fit
 from sirgcn.model.predicting import predict
-from sirgcn.model.streaming import predict_files
+from sirgcn.model.streaming import Pieces, predict_files
 from tests.model import stream
 
 needs_rdkit = pytest.mark.skipif(not has_rdkit(), reason="needs RDKit")
@@ -56,7 +56,7 @@ def test_many_graphs_in_pieces_give_what_they_give_at_once(
     edges.to_csv(tmp_path / "edges.csv", index=False)
     tables = {"nodes": tmp_path / "nodes.csv", "edges": tmp_path / "edges.csv"}
     out = tmp_path / f"found.{ending}"
-    written = predict_files(model, tables, out, rows=7, large=0)
+    written = predict_files(model, tables, out, pieces=Pieces(7, 0))
     found = pd.read_csv(out) if ending == "csv" else pd.read_parquet(out)
     expected = predict(model, nodes, edges)
     assert written.rows == len(found) == len(expected)
@@ -82,12 +82,12 @@ def test_pieces_of_another_prediction_are_not_taken(tmp_path: Path) -> None:
     with (tmp_path / "molecules.csv").open("a") as file:
         file.write('M300,C\n"M301,C\n')
     with pytest.raises(DataError):
-        predict_files(model, tables, out, rows=50)
+        predict_files(model, tables, out, pieces=Pieces(50))
     assert not out.exists()
     # The file is another one now.
     stream.write(tmp_path / "molecules.csv", 300)
-    assert predict_files(model, tables, out, rows=50).rows == 299
-    assert predict_files(model, tables, out, rows=64).rows == 299
+    assert predict_files(model, tables, out, pieces=Pieces(50)).rows == 299
+    assert predict_files(model, tables, out, pieces=Pieces(64)).rows == 299
 
 
 @needs_rdkit

@@ -4,6 +4,7 @@ torch is imported by the commands that need it, so that help and completion are 
 """
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -19,33 +20,25 @@ from sirgcn.cli.shared import err
 from sirgcn.cli.tune import tune
 
 app = typer.Typer(
-    help="Contextualised messages on graphs: SIR-GCN. Trains on your own graphs, and reruns the paper's tables.",
+    help="Train, explain and ship graph neural networks from plain tables. Begin with "
+    "[bold]sirgcn data example cora[/bold] and "
+    "[bold]sirgcn train cora/nodes.csv cora/edges.csv --target topic[/bold].",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(train.train)
-app.command()(train.init)
-app.command()(use.predict)
-app.command()(use.evaluate)
-app.command()(use.embed)
-app.command()(explain)
-app.command()(export)
-app.command()(compare)
-app.command()(tune)
-app.command()(report)
-app.command()(reproduce)
-app.command()(search)
-app.command()(shows.results)
-app.command()(shows.collisions)
-app.command()(shows.figures)
+OWN, PAPER, HERE = "Your own graph or molecules", "Experiments and the paper", "What there is"
+command: Callable[..., None]
+for command in (train.train, train.init, use.predict, use.evaluate, explain, compare, use.embed, export, report, tune):
+    app.command(rich_help_panel=OWN)(command)
+for command in (reproduce, shows.results, search, shows.collisions, shows.figures):
+    app.command(rich_help_panel=PAPER)(command)
 # Options that are unknown here are passed on to the benchmark.
-app.command(context_settings={"ignore_unknown_options": True})(shows.bench)
-app.command()(shows.backends)
-app.command()(shows.models)
-app.command()(shows.version)
-app.add_typer(data.app, name="data")
+app.command(rich_help_panel=PAPER, context_settings={"ignore_unknown_options": True})(shows.bench)
+for command in (shows.models, shows.backends, shows.version):
+    app.command(rich_help_panel=HERE)(command)
+app.add_typer(data.app, name="data", rich_help_panel=HERE)
 
 
 def _show_version(asked: bool) -> None:

@@ -1,22 +1,24 @@
 """What `sirgcn train` is to do: from files and options, or from a `config.toml` that `sirgcn init` wrote."""
 
-import inspect
+import csv
+import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sirgcn.cli.choose import seconds_of
+from sirgcn.cli.shared import count, warn
+from sirgcn.cli.typed import as_typed, names_of_settings, read_sets
+from sirgcn.files import write_atomic
 
 if TYPE_CHECKING:
     from sirgcn.data import Task
 
-FIT = ("preset", "time_limit", "seeds", "seed", "candidate", "network", "train")
+FIT = ("preset", "time_limit", "seeds", "seed", "candidate", "network", "train", "memory")
 """The keys of the section [train] that are settings of the fit."""
 
-# What `load_tables` takes and a file cannot say: a run that skips rows says so itself.
-_NOT_IN_A_FILE = ("on_error", "dropped", "max_unpacked")
 # What `sirgcn tune` finds.
 _SEARCHED = ("candidate", "network", "train")
 _TABLES = ("nodes", "edges", "graphs")
@@ -36,11 +38,46 @@ class Asked:
     fit: dict[str, Any] = field(default_factory=dict)
     controls: bool = True
 
-    def task(self) -> "Task":
-        """The task of the tables."""
-        from sirgcn.data import load_tables
+    def with_sets(self, given: Sequence[str] | None) -> "Asked":
+        """The same with the settings of options `--set`."""
+        return replace(self, data=self.data | read_sets(given))
 
-        return load_tables(**self.data)
+    def task(self, bad: Path | None = None) -> "Task":
+        """The task of the tables. Errors name settings as they are typed.
+
+        Unreadable molecules are left out unless `on_error` says otherwise: large collections have some.
+
+        Args:
+            bad: the file for bad rows that are left out, if somebody asked for that; None writes none.
+        """
+        from sirgcn.data import DataError, load_tables
+
+        on_error = self.data.get("on_error", "raise" if "edges" in self.data else "skip")
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder) / "bad.csv"
+            try:
+                dropping = {"on_error": on_error, "dropped": place if on_error == "skip" else None}
+                task = load_tables(**self.data | dropping)
+            except DataError as error:
+                raise replace(error, message=as_typed(error.message)) from error
+            dropped = task.details.get("dropped", 0)
+            if dropped > len(task.graphs) and "edges" not in self.data:
+                raise ValueError(f"{self.data['nodes']}: {_mostly_bad(place, dropped, dropped + len(task.graphs))}")
+            if dropped and bad is not None:
+                write_atomic(bad, place.read_bytes())
+        if dropped:
+            where = "" if bad is None else f"; the reasons are in {bad}"
+            warn(f"{count(dropped, 'bad row')} left out{where}")
+        return task
+
+
+def _mostly_bad(listed: Path, dropped: int, rows: int) -> str:
+    with listed.open(encoding="utf-8", newline="") as file:
+        first = next(csv.DictReader(file))
+    return (
+        f"{first['column']}: expected molecules as SMILES, got {dropped:,} of {rows:,} rows that are none, "
+        f"such as {first['value']!r}; --set smiles=... names their column"
+    )
 
 
 def from_files(files: Sequence[Path], graphs: Path | None = None, **given: Any) -> Asked:
@@ -68,7 +105,6 @@ def check_files(files: Sequence[Path], graphs: Path | None) -> None:
 
 def from_toml(path: Path) -> Asked:
     """What a `config.toml` asks for. Its paths start at its folder. An unknown key is refused by name."""
-    from sirgcn.data import load_tables
     from sirgcn.strict import check_name, read
 
     _check_file(path)
@@ -79,7 +115,7 @@ def from_toml(path: Path) -> Asked:
     _refuse_experiment(path, found)
     for name in found:
         check_name(f"{path}: section", name, ("data", "train"), exact=True)
-    known = [name for name in inspect.signature(load_tables).parameters if name not in _NOT_IN_A_FILE]
+    known = [*_TABLES, *names_of_settings()]
     data = dict(read(dict[str, Any], found.get("data", {}), f"{path}: data"))
     for name in data:
         check_name(f"{path}: data", name, known, exact=True)
@@ -104,9 +140,12 @@ def is_config(files: Sequence[Path]) -> bool:
 def time_of(text: str, name: str) -> float:
     """The seconds that a text such as 10m says; an error names the option."""
     try:
-        return seconds_of(text)
+        seconds = seconds_of(text)
     except ValueError as error:
         raise ValueError(str(error).replace("--budget", name)) from None
+    if seconds <= 0:
+        raise ValueError(f"{name}: expected more than no time, got {text!r}")
+    return seconds
 
 
 def refuse_experiments(files: Sequence[Path]) -> None:
@@ -165,12 +204,14 @@ def as_toml(asked: Asked, notes: Mapping[str, str], columns: Sequence[str]) -> s
         "# seed = 0  # of the split that is drawn",
         '# types = { code = "categorical" }  # where a column looks like another type than it has',
         '# metric = "f1"  # what chooses between models',
+        '# on_error = "skip"  # leaves out bad rows, and lists them in a file beside the model',
         "",
         "[train]",
         f"preset = {_toml(asked.fit.get('preset', 'good'))}  # fast, good or best",
         *(f"{name} = {_toml(asked.fit[name])}" for name in _SEARCHED if name in asked.fit),
         '# time_limit = "10m"',
         "# seeds = 3  # networks whose predictions are averaged",
+        '# memory = "4GB"  # what the process may take; default: what is free',
         "# controls = false  # leaves out the models that the network is compared with",
     ]
     return "\n".join(lines) + "\n"

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from sirgcn.cli.shared import AsJson, Root, out, show
+from sirgcn.cli.shared import AsJson, Root, ShortJson, out, resumable, show
+from sirgcn.cli.typed import Sets, as_typed
 
 FILES = ("nodes", "edges", "graphs")
 """What the files on the command line hold, in their order."""
@@ -37,34 +38,33 @@ def data_describe(
         list[str],
         typer.Argument(
             metavar="NAME | FILE...",
-            help="The name of a data set, or your own files: nodes, edges and graphs in this order, or molecules.",
+            help="A data set; or nodes edges \\[graphs].",
         ),
     ],
     data: Root = None,
-    as_json: AsJson = False,
-    target: Annotated[list[str] | None, typer.Option(help="The column of the targets, of your own files.")] = None,
-    level: Annotated[str | None, typer.Option(help="What a target belongs to: node, edge or graph.")] = None,
-    split: Annotated[str | None, typer.Option(help="The column with train, val and test.")] = None,
+    as_json: ShortJson = False,
+    target: Annotated[
+        list[str] | None, typer.Option("--target", "-t", metavar="COL", help="What is predicted; repeatable.")
+    ] = None,
+    level: Annotated[str | None, typer.Option(metavar="NAME", help="Of the target: node, edge, graph.")] = None,
+    split: Annotated[str | None, typer.Option(metavar="COL", help="It holds train, val, test.")] = None,
+    set_: Sets = None,
 ) -> None:
-    """Describe a data set or your own files: what was understood, sizes, labels, and what looks suspicious.
+    """Describe your own files, or a data set: what was understood, what is odd.
 
-    Examples:
-
-        sirgcn data describe dictionary_lookup
-
-        sirgcn data describe nodes.csv edges.csv --target label
+    Example: sirgcn data describe nodes.csv edges.csv --target label
     """
     if len(names) == 1 and not is_file(names[0]):
         from sirgcn.data.sets.catalog import load
 
-        refuse_options({"--target": target, "--level": level, "--split": split})
+        refuse_options({"--target": target, "--level": level, "--split": split, "--set": set_})
         description = load(names[0], data).describe()
     else:
-        description = describe_files(names, target or (), level, split)
+        description = describe_files(names, {"target": target or (), "level": level, "split": split}, set_)
     if as_json:
         print(json.dumps(description.to_dict()))
     else:
-        out.print(str(description), markup=False, highlight=False)
+        out.print(as_typed(str(description)), markup=False, highlight=False)
 
 
 def is_file(name: str) -> bool:
@@ -83,9 +83,9 @@ def refuse_options(given: dict[str, Any]) -> None:
             raise ValueError(f"{name}: expected none for the name of a data set, whose columns are known; got {value}")
 
 
-def describe_files(names: Sequence[str], target: Sequence[str], level: str | None, split: str | None) -> Any:
+def describe_files(names: Sequence[str], given: dict[str, Any], sets: Sequence[str] | None = None) -> Any:
     """The description of the user's own files, read as `load_tables` reads them."""
-    from sirgcn.data import load_tables
+    from sirgcn.cli.configured import Asked
 
     if len(names) > len(FILES):
         raise ValueError(f"files: expected at most {len(FILES)} ({', '.join(FILES)}), got {len(names)}")
@@ -93,8 +93,7 @@ def describe_files(names: Sequence[str], target: Sequence[str], level: str | Non
     if missing:
         raise ValueError(f"{missing[0]}: expected a file, there is none of this name")
     tables: dict[str, Any] = dict(zip(FILES, names, strict=False))
-    tables |= {"target": target, "level": level, "split": split}
-    return load_tables(**tables).describe()
+    return Asked(tables | given).with_sets(sets).task().describe()
 
 
 @app.command("fetch")
@@ -164,3 +163,42 @@ def data_example(
     for path in written:
         out.print(str(path), markup=False, highlight=False, soft_wrap=True)
     out.print(f"{example.what}; the target is {example.target!r} ({example.source})", markup=False, highlight=False)
+
+
+@app.command("convert")
+def data_convert(
+    edges: Annotated[Path, typer.Argument(help="A file or a folder of files, CSV or Parquet, with a row per edge.")],
+    nodes: Annotated[Path | None, typer.Argument(help="The same with a row per node. Default: no features.")] = None,
+    folder: Annotated[Path, typer.Option("--out", "-o", help="The folder of the new graph.")] = Path("graph"),
+    memory: Annotated[str, typer.Option("--memory", metavar="4GB", help="The working set.")] = "1GB",
+    ends: Annotated[
+        str, typer.Option("--ends", metavar="COL,COL", help="The columns with both ends of an edge.")
+    ] = "source,target",
+    number: Annotated[str | None, typer.Option("--id", metavar="COL", help="The number of a node, from 0 on.")] = None,
+    label: Annotated[str | None, typer.Option("--label", metavar="COL", help="The label of a node.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a graph on disk from tables larger than memory. The same command goes on where it was stopped.
+
+    All other columns of the nodes are features, and numbers.
+
+    Example:
+
+        sirgcn data convert edges.parquet nodes.parquet --id number --out graph --memory 4GB
+    """
+    from sirgcn.scale import Ends, Nodes, convert
+
+    source, comma, target = ends.partition(",")
+    if not comma or not source or not target or "," in target:
+        raise ValueError(f"--ends: expected two columns such as source,target, got {ends!r}")
+    if nodes is None and (number is not None or label is not None):
+        raise ValueError("--id, --label: expected a table of nodes, which has these columns, got edges alone")
+    table = None if nodes is None else Nodes(nodes, number, label)
+    with resumable():
+        made = convert(folder, edges, table, Ends(source, target), memory=memory)
+    found = {"folder": str(folder), "nodes": made.num_nodes, "edges": made.num_edges, "features": made.width}
+    if as_json:
+        print(json.dumps(found))
+        return
+    sizes = ", ".join(f"{found[name]:,} {name}" for name in ("nodes", "edges", "features"))
+    out.print(f"{folder}: {sizes}", markup=False, highlight=False, soft_wrap=True)

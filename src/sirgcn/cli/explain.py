@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sirgcn.cli.shared import AsJson, err, out
+from sirgcn.cli.shared import ShortJson, err, out
 from sirgcn.cli.use import Files, Folder, GraphsFile
 
 _FORMS = (".svg", ".html", ".json", ".csv")
@@ -15,21 +15,18 @@ _FORMS = (".svg", ".html", ".json", ".csv")
 def explain(
     model: Folder,
     files: Files,
-    row: Annotated[str, typer.Option("--row", help="The id of the row; A->B for an edge from A to B.")],
+    row: Annotated[str, typer.Option("--row", metavar="ID", help="Of a row; A->B for an edge.")],
     target: Annotated[
-        str | None, typer.Option("--target", help="A class or target. Default: what is predicted.")
+        str | None, typer.Option("--target", metavar="NAME", help="A class; default: the predicted one.")
     ] = None,
     out_: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A file: .svg (drawing), .html, .json, or .csv (edges).")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="A .svg drawing, or .html, .json, .csv.")
     ] = None,
-    masks: Annotated[bool, typer.Option(help="Learn the masks of PyG's GNNExplainer too.")] = True,
+    masks: Annotated[bool, typer.Option("--masks/--no-masks", help="PyG's explainer, too.")] = True,
     graphs: GraphsFile = None,
-    as_json: AsJson = False,
+    as_json: ShortJson = False,
 ) -> None:
     """Tell which neighbours and which columns moved a prediction, strongest first.
-
-    The effect of an edge is what the prediction loses when the edge is taken away.
-    The deletion test compares the named edges with random ones.
 
     Example: sirgcn explain model nodes.csv edges.csv --row A017 --out A017.svg
     """

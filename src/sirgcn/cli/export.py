@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from sirgcn.cli.outcome import print_lines
-from sirgcn.cli.shared import AsJson
+from sirgcn.cli.shared import ShortJson
 from sirgcn.cli.use import Folder
 
 
@@ -15,17 +15,16 @@ def export(
     model: Folder,
     to: Annotated[
         Literal["pt2", "onnx", "script", "hub"],
-        typer.Option("--to", help="pt2 (torch.export), onnx, script (plain PyTorch and PyG), or hub (an upload)."),
+        typer.Option("--to", metavar="FORM", help="pt2, onnx, script or hub."),
     ],
-    out_: Annotated[str, typer.Option("--out", "-o", help="The file that is written; for hub USER/NAME.")],
-    private: Annotated[bool, typer.Option("--private", help="Make a new repository of a hub private.")] = False,
-    endpoint: Annotated[str | None, typer.Option(help="The address of another hub. Default: huggingface.co.")] = None,
-    as_json: AsJson = False,
+    out_: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="For hub: USER/NAME.")],
+    private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
+    endpoint: Annotated[str | None, typer.Option(metavar="URL", help="Of another hub.")] = None,
+    as_json: ShortJson = False,
 ) -> None:
-    """Write a model for programs that do not have sirgcn, or upload its folder to a hub.
+    """Write a model for programs without sirgcn, or upload it to a hub.
 
-    The scaling, the ensemble and the temperature are inside: the outputs are final.
-    A hub is asked with the token of `hf auth login` or $HF_TOKEN.
+    The outputs are final. A hub needs `hf auth login` or $HF_TOKEN.
 
     Example: sirgcn export model --to onnx --out model.onnx
     """

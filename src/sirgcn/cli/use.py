@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from sirgcn.cli.outcome import print_lines, print_scores
-from sirgcn.cli.shared import count, err, resumable
+from sirgcn.cli.shared import ShortJson, count, err, resumable
 
 if TYPE_CHECKING:
     from sirgcn.data.tables import Inputs
 
 Folder = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model.")]
-Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="nodes edges, or molecules.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="Nodes and edges, or molecules.")]
 GraphsFile = Annotated[Path | None, typer.Option("--graphs", metavar="FILE", help="A table with a row for each graph.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at a bad row or unknown category.")]
 Known = Annotated[
-    list[Path] | None, typer.Option("--known", metavar="FILE", help="Twice: the graph that new nodes join.")
+    list[Path] | None, typer.Option("--known", metavar="FILE", help="Twice: the known graph that new nodes join.")
 ]
-OutFile = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="It ends in .csv or .parquet.")]
-Level = Annotated[float | None, typer.Option("--level", metavar="0.9", help="Add sets or intervals.")]
-ShortJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
+OutFile = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="A .csv or .parquet file to write.")]
+Level = Annotated[
+    float | None, typer.Option("--level", metavar="0.9", help="Add sets or intervals that hold this share.")
+]
+Memory = Annotated[str | None, typer.Option("--memory", metavar="4GB", help="Compute layer by layer within it.")]
 
 
 def predict(
@@ -32,6 +34,7 @@ def predict(
     level: Level = None,
     graphs: GraphsFile = None,
     known: Known = None,
+    memory: Memory = None,
     strict: Strict = False,
     as_json: ShortJson = False,
 ) -> None:
@@ -47,7 +50,7 @@ def predict(
     _check(files, graphs, known)
     tables = _tables(files, graphs, known)
     with resumable():
-        found = predict_files(load(model), tables, out, level=level, strict=strict, say=_say)
+        found = predict_files(load(model), tables, out, level=level, strict=strict, say=_say, memory=memory)
     if as_json:
         print(json.dumps({"predictions": str(out), **found.to_dict()}))
         return

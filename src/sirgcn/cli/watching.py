@@ -5,16 +5,21 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sirgcn.cli.shared import err
+from sirgcn.cli.shared import Interrupt, err
 
 # A log gets a line for the first epoch and then one in so many seconds.
 _SECONDS = 10.0
 
 
 class Watching:
-    """Shows the epochs of a training on standard error, and the sentences that it says."""
+    """Shows the epochs of a training on standard error, and the sentences that it says.
 
-    def __init__(self) -> None:
+    Args:
+        interrupt: checked after every epoch.
+    """
+
+    def __init__(self, interrupt: Interrupt | None = None) -> None:
+        self.interrupt = interrupt
         self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -42,6 +47,8 @@ class Watching:
 
     def epoch(self, row: dict[str, Any], epochs: int) -> None:
         """Show an epoch."""
+        if self.interrupt is not None:
+            self.interrupt.check()
         note = f"loss {row['step_loss']:.4g}"
         if row.get("val") is not None:
             note += f", val {row['val']:.4g}"
@@ -54,4 +61,12 @@ class Watching:
         self.bars.update(self.task, completed=row["epoch"] + 1, total=epochs, note=note)
         if not err.is_terminal and time.monotonic() - self.said > _SECONDS:
             self.said = time.monotonic()
-            self.say(f"{title}: epoch {row['epoch'] + 1} of at most {epochs}, {note}")
+            self.say(f"{title}: epoch {row['epoch'] + 1} of at most {epochs}, {note}{_left(row)}")
+
+
+def _left(row: dict[str, Any]) -> str:
+    """How long the training still takes if it does not stop by itself."""
+    from sirgcn.model.plan import in_words
+
+    seconds = row.get("seconds_left")
+    return "" if seconds is None else f", at most {in_words(seconds)} left"

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from sirgcn.data.task import Task
 from sirgcn.engine.controls import rows_of
 from sirgcn.model.calibration import outputs_of
-from sirgcn.model.controls import ControlSettings, run_controls
+from sirgcn.model.controls import CONTROLS, ControlSettings, run_controls
 from sirgcn.model.embedding import embed
 from sirgcn.model.evaluation import evaluate_outputs, plain
 from sirgcn.model.explain import explain
@@ -20,6 +20,7 @@ from sirgcn.model.verdict import embedding_map, first_sentence
 
 _MAPPED = 600  # rows of a map
 _EXPLAINED, _NAMED = 5, 3  # mistakes, and effects of each
+_PASSES = ("mlp", "gcn")  # controls that pass over the whole graph
 
 
 def assess(
@@ -59,6 +60,10 @@ def assess(
     evaluation = evaluate_outputs(model.problem, outputs, task, rows, model.calibration)
     found = evaluation.to_dict()
     if controls is not None:
+        if model.whole is not None:
+            names = tuple(name for name in controls.names or CONTROLS if name not in _PASSES)
+            controls = replace(controls, names=names)
+            told("no map, explanations or controls that are networks: they need passes over the whole graph")
         is_scaled = model.calibration is not None and model.problem.sort != "numbers"
         scaled = model.calibration.scaled(outputs) if is_scaled and model.calibration is not None else outputs
         results = run_controls(
@@ -72,6 +77,8 @@ def assess(
         )
         found["controls"] = [result.to_dict() for result in results]
         found["sentence"] = first_sentence(evaluation, results)
+    if model.whole is not None:
+        return found
     found["map"] = plain(_map(model, task, rows))
     told("explaining the worst mistakes")
     found["mistakes"] = explained(model, task, found["mistakes"])

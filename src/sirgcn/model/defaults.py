@@ -5,6 +5,7 @@ measurements that chose it.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from sirgcn.engine.experiment import TrainConfig
 from sirgcn.model.facts import Facts
 from sirgcn.model.preparation import Preparation
 from sirgcn.nn import NetConfig
-from sirgcn.strict import changed
+from sirgcn.strict import changed, from_dict
 
 FEW = 60
 """So many training rows of a class are few: nothing but strong regularisation helps."""
@@ -48,24 +49,42 @@ class Candidate:
         config: the network.
         training: how it is trained.
         preparation: what it reads besides the columns of the graphs.
+        fanouts: how many neighbours are drawn in each hop, where it is trained on samples of one graph; empty: it is
+            trained on whole graphs.
     """
 
     name: str
     config: NetConfig
     training: TrainConfig
     preparation: Preparation = field(default_factory=Preparation)
+    fanouts: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
-        found = {
+        found: dict[str, Any] = {
             "name": self.name,
             "network": self.config.to_dict(),
             "training": self.training.recorded(),
             "preparation": asdict(self.preparation),
         }
+        if self.fanouts:
+            found["fanouts"] = self.fanouts
         # Lists for tuples, as a file gives them back.
         plain: dict[str, Any] = json.loads(json.dumps(found))
         return plain
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Candidate":
+        """The candidate of which `to_dict` gave these values.
+
+        >>> from sirgcn.data import load
+        >>> one = candidates(load("hetero_edge_count", c=2, num_graphs=10))[0]
+        >>> Candidate.from_dict(one.to_dict()) == one
+        True
+        """
+        network, training = NetConfig.from_dict(data["network"]), from_dict(TrainConfig, data["training"], "training")
+        preparation = from_dict(Preparation, data["preparation"], "preparation")
+        return cls(data["name"], network, training, preparation, tuple(data.get("fanouts", ())))
 
     def with_changes(self, network: dict[str, Any], training: dict[str, Any]) -> "Candidate":
         """The candidate with settings changed by their short names, and the training by the fields of `TrainConfig`."""

@@ -67,6 +67,8 @@ def export(model: Model, path: str | Path, to: Target = "pt2") -> Path:
     """
     check_name("to", to, TARGETS, exact=True)
     path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: expected a file in a folder that is there, got {path.parent}")
     if to == "script":
         return write_script(model, path)
     data = _pt2(model) if to == "pt2" else _onnx(model)
@@ -215,12 +217,13 @@ def _first_line(error: Exception) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without the notes of torch's exporters, which a user can do nothing about."""
-    logger = logging.getLogger("torch")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    levels = {name: logging.getLogger(name).level for name in ("torch", "onnx_ir", "onnxscript")}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

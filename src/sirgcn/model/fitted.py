@@ -14,6 +14,7 @@ from sirgcn.model.preparation import Preparation
 from sirgcn.model.problem import Problem
 from sirgcn.model.scaling import Scaling
 from sirgcn.nn import NetConfig
+from sirgcn.scale import WholeGraph
 from sirgcn.strict import Size, checked
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Model:
         preprocessing: how tables become inputs; None if the model was trained on tensors.
         about: what training knew besides, as JSON values: splits, scores, controls, environment, the command.
         calibration: what turns outputs into probabilities, sets and intervals; None if no rows were left for it.
+        whole: computes a graph layer by layer in a bounded working set; None computes it by one pass. It is no part of
+            the folder.
 
     >>> from sirgcn.data import load
     >>> from sirgcn.nn import build_net
@@ -70,6 +73,7 @@ class Model:
     preprocessing: Preprocessing | None = None
     about: dict[str, Any] = field(default_factory=dict)
     calibration: "Calibration | None" = None
+    whole: WholeGraph | None = None
 
     @checked
     @torch.no_grad()
@@ -84,6 +88,8 @@ class Model:
         """
         # Networks often share a preparation, which then is applied once.
         prepared = {step: step.apply(graphs) for step in dict.fromkeys(member.preparation for member in self.members)}
+        if self.whole is not None:
+            return self._layerwise_outputs(prepared, self.whole)
         rows = [self._batch_outputs(prepared, index) for index in torch.arange(len(graphs)).split(batch_size)]
         return torch.cat(rows)
 
@@ -92,6 +98,11 @@ class Model:
         level = self.problem.level
         return self.joined(
             [call(member.network, batches[member.preparation], level).float() for member in self.members]
+        )
+
+    def _layerwise_outputs(self, prepared: Mapping[Preparation, Graphs], whole: WholeGraph) -> Tensor:
+        return self.joined(
+            [whole.outputs(member.network, prepared[member.preparation]).float() for member in self.members]
         )
 
     def joined(self, outputs: list[Tensor]) -> Tensor:

@@ -11,12 +11,14 @@ from typing import Annotated, Any, Literal
 from sirgcn.data.task import Task
 from sirgcn.engine.locks import held
 from sirgcn.engine.loop import Watcher
+from sirgcn.model.crew import Crew
 from sirgcn.model.defaults import Candidate, candidates, networks
 from sirgcn.model.fitted import Model
-from sirgcn.model.plan import Plan, make_plan
+from sirgcn.model.plan import Limits, Plan, make_plan
 from sirgcn.model.problem import Problem
 from sirgcn.model.seen import Seen, see
 from sirgcn.model.trials import Finished, Trial, Workshop
+from sirgcn.scale.budget import read_bytes
 from sirgcn.strict import Between, Count, Size, check_arguments, check_fields, check_name
 
 Preset = Literal["fast", "good", "best"]
@@ -44,6 +46,8 @@ class FitSettings:
         candidate: the name of the settings to begin from, one of those of `candidates`; default: as the preset says.
         network: settings of the network that are not left to the rule, by their short names such as `num_layers`.
         train: settings of the training that are not left to the rule, the fields of `TrainConfig`.
+        memory: what the process may take, in bytes or as a text such as `"4GB"`; default: what is free. Where whole
+            passes over one graph need more, it is trained on samples, and evaluated layer by layer.
 
     >>> FitSettings(preset="fast", network={"num_layers": 3}).seed
     0
@@ -56,11 +60,18 @@ class FitSettings:
     candidate: str | None = None
     network: dict[str, Any] = field(default_factory=dict)
     train: dict[str, Any] = field(default_factory=dict)
+    memory: int | str | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.memory is not None:
+            read_bytes(self.memory)
         # The ranges, too.
         check_arguments(FitSettings, vars(self))
+
+    def changed(self, one: Candidate) -> Candidate:
+        """A candidate with the settings that are not left to the rule."""
+        return one.with_changes(self.network, self.train)
 
     def networks(self, task: Task) -> int:
         """How many networks are trained with settings that were chosen.
@@ -75,7 +86,11 @@ class FitSettings:
 
 
 def fit(
-    task: Task, settings: FitSettings | None = None, work: Path | None = None, watcher: Watcher | None = None
+    task: Task,
+    settings: FitSettings | None = None,
+    work: Path | None = None,
+    watcher: Watcher | None = None,
+    crew: Crew | None = None,
 ) -> Model:
     """Train a model on the first split of a task. The test part is not used.
 
@@ -87,6 +102,7 @@ def fit(
         settings: how; default: the preset `good`.
         work: a folder, from which the same call goes on after a kill; None keeps nothing.
         watcher: called after every epoch. If it has a method `say`, it also gets what is done, in sentences.
+        crew: the ranks that share the trainings, of which this one leads; None: this process trains alone.
 
     Raises:
         TooLarge: no network that the rule knows fits in the free memory.
@@ -102,7 +118,10 @@ def fit(
     """
     settings = settings or FitSettings()
     with _held(work):
-        return _fit(task, settings, Workshop(see(task, settings.seed), work, watcher))
+        found = _fit(task, settings, Workshop(see(task, settings.seed), work, watcher, crew=crew))
+    if crew is not None:
+        crew.tell(None)
+    return found
 
 
 class NotFitted(RuntimeError):
@@ -114,8 +133,10 @@ def _fit(task: Task, settings: FitSettings, workshop: Workshop) -> Model:
     for note in seen.notes:
         workshop.say(note)
     workshop.say("measuring the memory and the time that a training takes")
-    plan = make_plan(workshop, chosen_candidates(seen, settings), settings.time_limit, trainings(settings, task))
-    workshop.say(plan.told)
+    limits = Limits(settings.time_limit, trainings(settings, task), settings.memory)
+    plan = make_plan(workshop, chosen_candidates(seen, settings), limits, settings.changed)
+    for note in (*plan.notes, plan.told):
+        workshop.say(note)
     tried = _try(plan, settings, workshop)
     kept = _members(tried, plan, settings, workshop)
     return Model(
@@ -124,6 +145,7 @@ def _fit(task: Task, settings: FitSettings, workshop: Workshop) -> Model:
         seen.scaling,
         task.details.get("preprocessing"),
         about=_about(tried, kept, plan, settings, seen),
+        whole=workshop.whole,
     )
 
 
@@ -135,9 +157,8 @@ def chosen_candidates(seen: Seen, settings: FitSettings) -> tuple[Candidate, ...
         found = (named[check_name("candidate", settings.candidate, named, exact=True)],)
     if settings.preset == "fast" or not seen.has_validation:
         found = found[:1]
-    changed = [one.with_changes(settings.network, settings.train) for one in found]
     alike: dict[str, Candidate] = {}
-    for one in changed:
+    for one in map(settings.changed, found):
         alike.setdefault(str({**one.to_dict(), "name": ""}), one)
     return tuple(alike.values())
 

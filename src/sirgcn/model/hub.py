@@ -5,6 +5,8 @@ stand-in on this machine, never against the public hub.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -52,9 +54,10 @@ def push_to_hub(
             given = {"private": private, "token": token, "endpoint": endpoint, "message": message}
             return push_to_hub(save(model, Path(folder) / "model"), repository, **given)  # type: ignore[arg-type]
     load(model)
-    api = _hub().HfApi(endpoint=endpoint, token=token)
-    api.create_repo(repository, private=private, exist_ok=True)
-    made = api.upload_folder(repo_id=repository, folder_path=model, commit_message=message)
+    with _answered(endpoint):
+        api = _hub().HfApi(endpoint=endpoint, token=token)
+        api.create_repo(repository, private=private, exist_ok=True)
+        made = api.upload_folder(repo_id=repository, folder_path=model, commit_message=message)
     return str(made.commit_url)
 
 
@@ -87,16 +90,17 @@ def from_hub(
     """
     _check(repository)
     names = [MANIFEST, *REQUIRED, *OPTIONAL]
-    found = Path(
-        _hub().snapshot_download(
-            repository,
-            revision=revision,
-            token=token,
-            endpoint=endpoint,
-            cache_dir=None if cache is None else str(cache),
-            allow_patterns=names,
+    with _answered(endpoint):
+        found = Path(
+            _hub().snapshot_download(
+                repository,
+                revision=revision,
+                token=token,
+                endpoint=endpoint,
+                cache_dir=None if cache is None else str(cache),
+                allow_patterns=names,
+            )
         )
-    )
     # The cache has links to files; a model folder has files, and nothing besides them.
     files = {name: (found / name).read_bytes() for name in names if (found / name).is_file()}
     with TemporaryDirectory() as parent:
@@ -112,6 +116,18 @@ def from_hub(
 def _check(repository: str) -> None:
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
         raise ConfigError(f"repository: expected a name such as user/cora, got {repository!r}")
+
+
+@contextmanager
+def _answered(endpoint: str | None) -> Iterator[None]:
+    """Turn what the HTTP client of `huggingface_hub` raises, which differs by version, into an error of the system."""
+    try:
+        yield
+    except (OSError, ValueError, ImportError):
+        raise
+    except Exception as error:
+        address = endpoint or "https://huggingface.co"
+        raise ConnectionError(f"{address}: expected an answer of a hub, got: {error}") from error
 
 
 def _hub() -> Any:

@@ -11,20 +11,22 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from sirgcn.data.graphs import Graphs
+from sirgcn.data.graphs import Graphs, Level
 from sirgcn.data.task import Task
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.inference import call
 from sirgcn.engine.loop import EVALUATED_AT_ONCE, Trainer
+from sirgcn.scale import WholeGraph
 
 # Nodes of the small graph on which a pass is measured.
 _SAMPLE = 512
 # Weights, gradients, two moments of the optimiser, the selected weights, and a copy while a checkpoint is written.
 _COPIES = 6
-# Buffers of a backward pass beside what the forward pass keeps, by measuring passes of several networks.
-_BACKWARD = 1.6
-# What torch, scikit-learn and the reader of tables take before the first step.
-_BASE = 400 << 20
+BACKWARD = 1.6
+"""Buffers of a backward pass beside what the forward pass keeps, by measuring passes of several networks."""
+
+BASE = 600 << 20
+"""What torch, scikit-learn and the reader of tables take before the first step."""
 # How many steps are timed, or fewer once that has taken so many seconds.
 _TIMED, _PATIENCE = 3, 10.0
 
@@ -43,7 +45,7 @@ class Memory:
         pass_: what a pass over the largest batch keeps at its peak.
 
     >>> Memory(1 << 20, 1 << 20, 2 << 20).total >> 20
-    404
+    604
     """
 
     data: int
@@ -53,7 +55,7 @@ class Memory:
     @property
     def total(self) -> int:
         """The peak of the process."""
-        return _BASE + self.data + self.network + self.pass_
+        return BASE + self.data + self.network + self.pass_
 
 
 def free_memory() -> int | None:
@@ -85,40 +87,54 @@ def memory_of(network: nn.Module, task: Task, batch_size: int | None) -> Memory:
         share = min(1.0, batch_size / len(graphs))
     sample = _sample(graphs)
     # A copy, because a pass in training mode changes the statistics of norms.
-    kept = _kept_by_a_pass(deepcopy(network).train(), task, sample)
+    kept = kept_by_a_pass(deepcopy(network).train(), sample.batch(), task.level)
     per_node = kept / sample.num_nodes
-    size = sum(tensor.numel() * tensor.element_size() for tensor in graphs.tensors().values())
     grouped = 6 * 8 * graphs.num_edges
-    weights = sum(p.numel() * p.element_size() for p in network.parameters())
     return Memory(
-        int(2 * size + grouped * share),
-        _COPIES * weights,
-        int(_BACKWARD * per_node * graphs.num_nodes * share),
+        int(bytes_of(graphs) + grouped * share),
+        memory_of_weights(network),
+        int(BACKWARD * per_node * graphs.num_nodes * share),
     )
 
 
-def check_memory(needed: Memory, free: int | None, advice: str = "") -> None:
+def bytes_of(graphs: Graphs) -> int:
+    """The tensors of graphs, as they were read and as a network reads them."""
+    return 2 * sum(tensor.numel() * tensor.element_size() for tensor in graphs.tensors().values())
+
+
+def memory_of_weights(network: nn.Module) -> int:
+    """The weights with their gradients, moments and copies."""
+    return _COPIES * sum(p.numel() * p.element_size() for p in network.parameters())
+
+
+def check_memory(needed: Memory, free: int | None, advice: str = "", what: str = "free") -> None:
     """Refuse a training that does not fit in the free memory.
 
     Args:
         needed: what it takes.
         free: what there is; None where that is unknown, and then nothing is refused.
         advice: what the caller can change, for the error.
+        what: what the memory that there is is called: free, or given.
 
     >>> check_memory(Memory(0, 0, 8 << 30), free=4 << 30, advice="take fewer layers")
     Traceback (most recent call last):
-    sirgcn.model.resources.TooLarge: the training needs about 8.4 GB of memory, and 4.0 GB are free; take fewer layers
+    sirgcn.model.resources.TooLarge: the training needs about 8.6 GB of memory, and 4.0 GB are free; take fewer layers
     """
     if free is None or needed.total <= free:
         return
     said = advice or "take a smaller width or fewer layers, close other programs, or use a larger machine"
-    raise TooLarge(
-        f"the training needs about {needed.total / 2**30:.1f} GB of memory, and {free / 2**30:.1f} GB are free; {said}"
-    )
+    needs, there = (f"{size / 2**30:.1f} GB" for size in (needed.total, free))
+    raise TooLarge(f"the training needs about {needs} of memory, and {there} are {what}; {said}")
 
 
-def seconds_per_epoch(network: nn.Module, task: Task, training: TrainConfig) -> float:
+def seconds_per_epoch(network: nn.Module, task: Task, training: TrainConfig, whole: WholeGraph | None = None) -> float:
     """How long an epoch takes with its evaluation, by timing a few steps. The weights change: give a spare network.
+
+    Args:
+        network: the spare network.
+        task: the data.
+        training: the protocol.
+        whole: as in `Trainer`.
 
     >>> from sirgcn import SIRNet
     >>> from sirgcn.data import load
@@ -127,8 +143,8 @@ def seconds_per_epoch(network: nn.Module, task: Task, training: TrainConfig) -> 
     >>> seconds_per_epoch(net, task, TrainConfig(batch_size=8)) > 0
     True
     """
-    trainer = Trainer(network, task, training)
-    is_whole = task.over != "graphs"
+    trainer = Trainer(network, task, training, whole=whole)
+    is_whole = task.over != "graphs" and whole is None
     steps, began = list[float](), perf_counter()
     for place, batch in zip(range(_TIMED + 1), _repeated(task, training.batch_size), strict=False):
         started = perf_counter()
@@ -141,7 +157,11 @@ def seconds_per_epoch(network: nn.Module, task: Task, training: TrainConfig) -> 
         if steps and perf_counter() - began > _PATIENCE:
             break
     seconds = task.num_batches("train", training.batch_size) * sum(steps) / len(steps)
-    return seconds if is_whole else seconds + _seconds_to_evaluate(trainer, task, training)
+    if whole is None:
+        return seconds if is_whole else seconds + _seconds_to_evaluate(trainer, task, training)
+    started = perf_counter()
+    trainer.evaluate("val")
+    return seconds + perf_counter() - started
 
 
 def _seconds_to_evaluate(trainer: Trainer, task: Task, training: TrainConfig) -> float:
@@ -185,7 +205,7 @@ def _sample(graphs: Graphs) -> Graphs:
     )
 
 
-def _kept_by_a_pass(network: nn.Module, task: Task, sample: Graphs) -> int:
+def kept_by_a_pass(network: nn.Module, batch: Data, level: Level) -> int:
     """The bytes that a forward pass keeps for the backward pass, without the weights and the inputs."""
     weights = {p.untyped_storage().data_ptr() for p in network.parameters()}
     kept: dict[int, int] = {}
@@ -201,7 +221,7 @@ def _kept_by_a_pass(network: nn.Module, task: Task, sample: Graphs) -> int:
         torch.enable_grad(),
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
     ):
-        output = call(network, sample.batch(), task.level)
+        output = call(network, batch, level)
     return sum(kept.values()) + output.numel() * output.element_size()
 
 

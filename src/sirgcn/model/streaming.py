@@ -25,7 +25,9 @@ from sirgcn.model.fitted import Model
 from sirgcn.model.joining import count_new, join_known
 from sirgcn.model.members import weights_of
 from sirgcn.model.predicting import check_ending, check_level, frame_of, frame_text, read_inputs, write_frame
+from sirgcn.model.sampling import bounded
 from sirgcn.spreadsheet import csv_text
+from sirgcn.strict import ConfigError
 
 ROWS = 4096
 """How many molecules, or rows of nodes of many graphs, are predicted at once."""
@@ -61,6 +63,22 @@ class Written:
         return asdict(self) | {"bad": str(self.bad) if self.dropped else None, "unseen": dict(self.unseen)}
 
 
+@dataclass(frozen=True)
+class Pieces:
+    """What is predicted piece by piece.
+
+    Args:
+        rows: how many molecules, or rows of nodes of many graphs, are predicted at once.
+        large: from how many bytes on the files of many graphs are read piece by piece.
+
+    >>> Pieces(rows=100).large == LARGE
+    True
+    """
+
+    rows: int = ROWS
+    large: int = LARGE
+
+
 Say = Callable[[str], None]
 
 
@@ -80,8 +98,8 @@ def predict_files(
     level: float | None = None,
     strict: bool = False,
     say: Say | None = None,
-    rows: int = ROWS,
-    large: int = LARGE,
+    memory: int | str | None = None,
+    pieces: Pieces = Pieces(),  # noqa: B008 (frozen)
 ) -> Written:
     """Predict for files, and write the predictions completely or not at all.
 
@@ -94,8 +112,10 @@ def predict_files(
         strict: whether bad rows and unknown categories stop the prediction. Otherwise bad rows are written to
             `bad_file(out)` with their reasons, and unknown categories count as other ones.
         say: called with a line of progress.
-        rows: how many molecules, or rows of nodes of many graphs, are predicted at once.
-        large: from how many bytes on the files of many graphs are read piece by piece.
+        memory: what the process may take, in bytes or as a text such as `"4GB"`: the nodes of one graph are then
+            computed layer by layer, see `layerwise`, and exactly. None: by one pass, unless the model was trained on
+            samples, because passes needed too much memory; then it is what is free.
+        pieces: what is predicted piece by piece.
 
     >>> from tempfile import TemporaryDirectory
     >>> import pandas as pd
@@ -114,10 +134,14 @@ def predict_files(
         check_level(model, level)
     if not out.parent.is_dir():
         raise FileNotFoundError(f"{out}: expected a file in a folder that is there, got {out.parent}")
-    if is_streamed(model, tables, large):
-        return _Stream(model, tables, out, level, strict).run(rows, say or (lambda text: None))
+    if is_streamed(model, tables, pieces.large):
+        if memory is not None:
+            raise ConfigError("memory: molecules and many graphs are predicted in pieces anyway; leave it out")
+        return _Stream(model, tables, out, level, strict).run(pieces.rows, say or (lambda text: None))
     bad = bad_file(out)
     inputs = read_leniently(model, tables, bad, strict)
+    if memory is not None or "working_set" in model.about.get("plan", {}):
+        model = bounded(model, inputs.graphs, memory, out.parent)
     frame = frame_of(model, inputs, model.outputs(inputs.graphs), level)
     if tables.get("known") is not None:
         frame = frame.iloc[: count_new(model, tables)]

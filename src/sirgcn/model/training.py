@@ -20,11 +20,13 @@ from sirgcn.model.assessing import assess
 from sirgcn.model.calibration import calibrate, carve, outputs_of
 from sirgcn.model.card import card, report_html
 from sirgcn.model.controls import ControlSettings
+from sirgcn.model.crew import Crew
 from sirgcn.model.fitted import Model
 from sirgcn.model.fitting import FitSettings, fit
 from sirgcn.model.folder import check_place, save
 from sirgcn.model.predicting import columns_of, endings, frame_text
-from sirgcn.model.trials import Listener
+from sirgcn.model.seen import see
+from sirgcn.model.trials import Listener, Workshop
 
 
 def split_of(task: Task, left: Task) -> dict[str, Any]:
@@ -51,6 +53,7 @@ class TrainSettings:
         command: what the user typed, for the report.
         watcher: called after every epoch. If it has a method `say`, it also gets what is done, in sentences.
         work: a folder for what is unfinished; None: nothing is kept.
+        crew: the ranks that share the trainings, of which this one leads; None: this process trains alone.
 
     >>> TrainSettings().controls
     True
@@ -61,6 +64,7 @@ class TrainSettings:
     command: str = ""
     watcher: Watcher | None = None
     work: Path | None = None
+    crew: Crew | None = None
 
     def say(self, text: str) -> None:
         """Tell the watcher, if it listens."""
@@ -86,9 +90,8 @@ def train(task: Task, settings: TrainSettings | None = None) -> Model:
     ['by', 'calibration', 'inductive', 'of', 'test', 'train', 'val']
     """
     settings = settings or TrainSettings()
-    task = replace(task, splits=task.splits[:1], unseen=task.unseen[:1])
-    left, rows = carve(task, settings.fit.seed)
-    model = fit(left, settings.fit, settings.work, settings.watcher)
+    task, left, rows = _carved(task, settings)
+    model = fit(left, settings.fit, settings.work, settings.watcher, settings.crew)
     model = replace(model, calibration=calibrate(model, task, rows))
     about = {
         **model.about,
@@ -101,6 +104,45 @@ def train(task: Task, settings: TrainSettings | None = None) -> Model:
     controls = ControlSettings(seed=settings.fit.seed) if settings.controls else None
     found = assess(model, left, rows, controls, settings.say)
     return replace(model, about=about | settings_of | ({"evaluation": found} if found else {}))
+
+
+def _carved(task: Task, settings: TrainSettings) -> tuple[Task, Task, Tensor]:
+    """The first split of a task, what is left of it without the rows of the calibration, and these rows."""
+    task = replace(task, splits=task.splits[:1], unseen=task.unseen[:1])
+    return task, *carve(task, settings.fit.seed)
+
+
+def train_as_rank(task: Task, folder: Path, settings: TrainSettings, memory_bound: bool = False) -> None:
+    """What every rank of a shared training does: rank 0 does what `train_into` does, and the others train with it.
+
+    The ranks share the graphs of every batch, or own parts of the nodes of one graph; then it is told what each of
+    them owns and exchanges. Only rank 0 writes. The same call goes on where it was stopped, with any number of ranks.
+
+    Args:
+        task: the data, the same on all ranks.
+        folder: as in `train_into`.
+        settings: as in `train_into`.
+        memory_bound: whether the rows of other ranks come from one rank after another, see `sirgcn.scale.HaloGraph`.
+
+    >>> from sirgcn.scale.launch import launch
+    >>> from tempfile import TemporaryDirectory
+    >>> import pandas as pd
+    >>> from sirgcn.data import load_tables
+    >>> nodes = pd.DataFrame({"id": range(40), "size": [1.0, 2.0] * 20, "label": ["x", "y"] * 20})
+    >>> edges = pd.DataFrame({"source": range(38), "target": range(2, 40)})
+    >>> settings = TrainSettings(FitSettings("fast", train={"epochs": 1, "warmup": 0}), controls=False)
+    >>> with TemporaryDirectory() as parent:
+    ...     given = load_tables(nodes, edges), Path(parent) / "model", settings
+    ...     _ = launch(train_as_rank, 2, given, seconds=300)
+    ...     (Path(parent) / "model" / "config.json").exists()
+    True
+    """
+    crew = Crew(memory_bound)
+    if crew.leads:
+        train_into(task, folder, replace(settings, crew=crew))
+        return
+    left = _carved(task, settings)[1]
+    Workshop(see(left, settings.fit.seed), crew=crew).follow()
 
 
 def train_into(task: Task, folder: Path, settings: TrainSettings) -> Model:

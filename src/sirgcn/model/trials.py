@@ -5,6 +5,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -19,11 +20,15 @@ from sirgcn.data.task import Task
 from sirgcn.engine.checkpoint import Checkpoints
 from sirgcn.engine.experiment import TrainConfig
 from sirgcn.engine.loop import Interrupted, NotFinite, Outcome, Trainer, Watcher, splits_sha256
+from sirgcn.engine.ranks import ALONE
 from sirgcn.files import write_atomic
+from sirgcn.model.crew import Crew
 from sirgcn.model.defaults import Candidate
 from sirgcn.model.fitted import Member
+from sirgcn.model.sampling import sampled
 from sirgcn.model.seen import Seen
 from sirgcn.nn import build_net
+from sirgcn.scale import WholeGraph
 from sirgcn.strict import changed
 
 RECORDS = "trials.jsonl"
@@ -93,20 +98,31 @@ class Workshop:
         folder: the folder; None keeps nothing.
         watcher: called after every epoch.
         prune: called after every epoch with the epoch and its row; if it returns True, the training ends.
+        whole: evaluates a graph layer by layer in a bounded working set; None: by one pass.
+        crew: the ranks that share the trainings; None: this process trains alone.
     """
 
     seen: Seen
     folder: Path | None = None
     watcher: Watcher | None = None
     prune: Callable[[dict[str, Any]], bool] | None = None
+    whole: WholeGraph | None = None
+    crew: Crew | None = None
     _tasks: dict[Any, Task] = field(default_factory=dict)
     _data: str = ""
 
     def task_of(self, candidate: Candidate) -> Task:
         """The task as a candidate reads it. Candidates often read the same."""
-        if candidate.preparation not in self._tasks:
-            self._tasks[candidate.preparation] = candidate.preparation.applied(self.seen.task)
-        return self._tasks[candidate.preparation]
+        key = candidate.preparation, candidate.fanouts
+        if key not in self._tasks:
+            task = self.seen.task
+            self._tasks[key] = sampled(task, candidate) if candidate.fanouts else candidate.preparation.applied(task)
+        return self._tasks[key]
+
+    def evaluate_in(self, memory: int) -> None:
+        """Evaluate layer by layer from now on, in a working set of so many bytes."""
+        scratch = None if self.folder is None else self.folder / "scratch"
+        self.whole = WholeGraph(memory, scratch)
 
     def say(self, text: str) -> None:
         """Tell the watcher, if it listens."""
@@ -128,6 +144,9 @@ class Workshop:
         torch.manual_seed(trial.seed)
         network = build_net(trial.candidate.config)
         started = time.perf_counter()
+        if self.crew is not None:
+            working_set = None if self.whole is None else self.whole.memory
+            self.crew.tell({"candidate": trial.candidate.to_dict(), "seed": trial.seed, "working_set": working_set})
         try:
             outcome = self._train(network, trial, key, (place, of))
         except NotFinite as error:
@@ -137,6 +156,18 @@ class Workshop:
         record = self._base(trial, network) | {"key": key} | _told(outcome, self.seen)
         self._keep(key, record, network)
         return Finished(trial, record, Member(trial.candidate.config, network.eval(), trial.candidate.preparation))
+
+    def follow(self) -> None:
+        """Train what rank 0 trains, until its fit is over."""
+        assert self.crew is not None
+        while (told := self.crew.heard()) is not None:
+            # Rank 0 alone looks at the clock.
+            trial = Trial(Candidate.from_dict(told["candidate"]), told["seed"])
+            if told["working_set"] is not None and self.whole is None:
+                self.evaluate_in(told["working_set"])
+            torch.manual_seed(trial.seed)
+            with suppress(NotFinite):
+                self._train(build_net(trial.candidate.config), trial, "", (1, 1))
 
     def key(self, trial: Trial) -> str:
         """A hash of everything that decides a training."""
@@ -154,15 +185,18 @@ class Workshop:
     def _train(self, network: nn.Module, trial: Trial, key: str, count: tuple[int, int]) -> Outcome:
         checkpoints = None if self.folder is None else Checkpoints(self.folder / "checkpoints" / key)
         relay = _Relay(self, trial, count)
-        training = without_validation(trial.candidate.training, self.seen)
+        training, task = without_validation(trial.candidate.training, self.seen), self.task_of(trial.candidate)
+        channels = trial.candidate.config.block.channels
         trainer = Trainer(
             network,
-            self.task_of(trial.candidate),
+            task,
             training,
             seed=trial.seed,
             checkpoints=checkpoints,
             every=_EVERY,
             watcher=relay,
+            ranks=ALONE if self.crew is None else self.crew.ranks_for(task, channels, self.say),
+            whole=self.whole,
         )
         relay.trainer = trainer
         trainer.should_stop = relay.should_stop
@@ -211,15 +245,29 @@ class _Relay:
         self.workshop, self.trial, self.count = workshop, trial, count
         self.trainer: Trainer | None = None
         self.ended = ""
+        self.first: tuple[int, float] | None = None
 
     def epoch(self, row: dict[str, Any], epochs: int) -> None:
         shown = in_units([row], self.workshop.seen)[0]
         place, of = self.count
         shown |= {"trial": self.trial.candidate.name, "seed": self.trial.seed, "number": place, "of": of}
+        shown["seconds_left"] = self._seconds_left(row["epoch"] + 1, epochs)
         if self.workshop.watcher is not None:
             self.workshop.watcher.epoch(shown, epochs)
         if self.workshop.prune is not None and self.workshop.prune(shown):
             self.ended = "it fell behind the trials before"
+
+    def _seconds_left(self, done: int, epochs: int) -> float | None:
+        """How long the rest of this training takes at the pace since its first epoch; None at the end of that one.
+
+        The first epoch also groups edges and allocates memory, and says little about the others.
+        """
+        now = time.perf_counter()
+        if self.first is None:
+            self.first = (done, now)
+            return None
+        since, started = self.first
+        return (epochs - done) * (now - started) / (done - since)
 
     def should_stop(self) -> bool:
         assert self.trainer is not None
@@ -234,9 +282,8 @@ class _Relay:
         if trainer.best_weights:
             trainer.model.load_state_dict(trainer.best_weights)
         metrics: dict[str, float] = {}
-        for part in PARTS[:2]:
-            for name, (loss, metric) in trainer.evaluate(part).items():
-                metrics |= {f"{name}_loss": loss, name: metric}
+        for name, (loss, metric) in trainer.evaluate(*PARTS[:2]).items():
+            metrics |= {f"{name}_loss": loss, name: metric}
         best = state.best_epoch if trainer.best_weights else state.epoch - 1
         return Outcome(state.history, best, self.ended, metrics, state.seconds, state.threads)
 

@@ -21,7 +21,8 @@ def first_sentence(evaluation: Evaluation, controls: Sequence[ControlResult]) ->
     """What the graph adds over the best model without it, and what this model adds over the best simple one with it.
 
     Of the controls, the one with the best validation metric is compared, so that its luck on the test part does not
-    choose it. Only an interval of level 95 % that does not hold 0 is called a difference.
+    choose it. Where another one did better on the test part, it is named with its difference. Only an interval of level
+    95 % that does not hold 0 is called a difference.
 
     Args:
         evaluation: the model on the test part.
@@ -46,13 +47,13 @@ def first_sentence(evaluation: Evaluation, controls: Sequence[ControlResult]) ->
         )
     metric = evaluation.metric
     sentences = []
-    without = best_of([control for control in measured if control.sees != "graph"], metric)
-    if without is not None:
-        sentences.append(_without(without, metric))
-    seeing = best_of([control for control in measured if control.sees == "graph"], metric)
-    if seeing is not None:
-        sentences.append(_seeing(seeing, metric))
-    sentences += _others(measured, (without, seeing), metric)
+    for words, own in (
+        (_without, [control for control in measured if control.sees != "graph"]),
+        (_seeing, [control for control in measured if control.sees == "graph"]),
+    ):
+        chosen = best_of(own, metric)
+        if chosen is not None:
+            sentences += [words(chosen, metric), *_luckier(own, chosen, metric)]
     return " ".join(sentences)
 
 
@@ -104,10 +105,15 @@ def _turned(found: Difference) -> Difference:
     return Difference(-found.gain, -found.high, -found.low)
 
 
-def _others(controls: Sequence[ControlResult], named: tuple[ControlResult | None, ...], metric: str) -> list[str]:
-    """Controls that were not the best on validation and are better on the test part."""
-    found = [control.title for control in controls if control not in named and control.differences[metric].high < 0]
-    return [f"On the test part {' and '.join(found)} did better, too."] if found else []
+def _luckier(controls: Sequence[ControlResult], chosen: ControlResult, metric: str) -> list[str]:
+    """The control that did best on the test part, if it is not the one that validation chose."""
+    best = min(controls, key=lambda control: control.differences[metric].gain)
+    found = best.differences[metric]
+    if found.gain >= chosen.differences[metric].gain:
+        return []
+    own = "this model is better by" if found.gain > 0 else "and better than this model by"
+    amount = _numbers(found if found.gain > 0 else _turned(found), metric)
+    return [f"Validation chose {chosen.title}; on the test part {best.title} did best of these, {own} {amount}."]
 
 
 def _amount(found: Difference, metric: str) -> str:

@@ -16,7 +16,8 @@
 | `<!-- results: changes NAME -->` | an experiment whose rows change one setting of another row |
 | `<!-- results: curves NAME -->` | the learning curves of an experiment, drawn when the documentation is built |
 | `<!-- results: seeds NAME -->` | the score of every run of an experiment by seed |
-| `<!-- results: defaults: trials -->` | the trials that chose the default settings; also `reached`, `chemprop` |
+| `<!-- results: defaults: road -->` | what `sirgcn train` reaches; for other names see `report.defaults` |
+| `<!-- results: calibration -->` | what sets and intervals hold on real data |
 
 Each part ends with `<!-- /results -->`.
 """

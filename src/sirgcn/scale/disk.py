@@ -47,12 +47,12 @@ class DiskGraph:
 
     @property
     def num_nodes(self) -> int:
-        """|V|."""
+        """The number of nodes, `|V|`."""
         return self.manifest.num_nodes
 
     @property
     def num_edges(self) -> int:
-        """|E|."""
+        """The number of edges, `|E|`."""
         return self.manifest.num_edges
 
     @property

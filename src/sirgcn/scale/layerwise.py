@@ -55,7 +55,7 @@ def layerwise(
     >>> torch.allclose(layerwise(net, path), net(path.x, path.edge_index), atol=1e-6)
     True
     """
-    _check_network(net)
+    check_layerwise(net)
     budget = Budget(read_bytes(memory))
     inputs = inputs_of(data, net)
     with ExitStack() as stack:
@@ -83,7 +83,7 @@ def _scratch(inputs: Inputs, scratch: str | Path | None, stack: ExitStack) -> Pa
     return Path(stack.enter_context(TemporaryDirectory(dir=beside, prefix="layerwise.")))
 
 
-def _check_network(net: nn.Module) -> None:
+def check_layerwise(net: nn.Module) -> None:
     """Refuse a network whose output for a node depends on more than neighbourhoods."""
     if not isinstance(net, SIRNet):
         raise TypeError(f"net: expected a SIRNet, got {type(net).__name__}")

@@ -17,6 +17,7 @@ from sirgcn.data.task import Task
 from sirgcn.engine.checkpoint import packed, unpacked
 from sirgcn.engine.ranks import Ranks
 from sirgcn.scale.norms import shared_batch_norms
+from sirgcn.scale.sampled import SampledTask
 
 
 class DifferentRanks(RuntimeError):
@@ -62,10 +63,10 @@ class DataParallel(Ranks):
 
     def check(self, model: nn.Module, task: Task) -> None:
         """Refuse a task or a model whose training cannot be shared in this way."""
-        if task.over != "graphs":
+        if task.over != "graphs" and not isinstance(task, SampledTask):
             raise ValueError(
-                "ranks: expected a task of several graphs, which data-parallel ranks share, got a single graph; "
-                "partition it with Partitioned"
+                "ranks: expected a task of several graphs or of samples, which data-parallel ranks share, got a single "
+                "graph; partition it with Partitioned"
             )
         refuse_objective(model)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -138,27 +139,32 @@ class SampledTask(Task):
 
 
 class WholeGraph:
-    """The outputs of a network for all nodes of a task by `layerwise`: the `whole` of a `Trainer`.
+    """The outputs of a network for all nodes of a graph by `layerwise`: the `whole` of a `Trainer`.
 
     Args:
         memory: the working set, in bytes or as a text such as `"4GB"`.
+        scratch: a folder for what is kept between layers; None keeps it in memory.
 
     >>> WholeGraph("2GB").memory
     2000000000
     """
 
-    def __init__(self, memory: int | str = "1GB") -> None:
-        self.memory = read_bytes(memory)
-        self._known: tuple[Task, Inputs] | None = None
+    def __init__(self, memory: int | str = "1GB", scratch: str | Path | None = None) -> None:
+        self.memory, self.scratch = read_bytes(memory), scratch
+        self._known: tuple[Graphs, Inputs] | None = None
 
     def __call__(self, model: nn.Module, task: Task) -> Tensor:
-        """One row for every node."""
+        """One row for every node of a task."""
         if task.over != "nodes":
             raise ConfigError(
                 f"whole: expected a task with labels of the nodes of one graph, got labels over {task.over}"
             )
-        if self._known is None or self._known[0] is not task:
+        return self.outputs(model, task.graphs)
+
+    def outputs(self, model: nn.Module, graphs: Graphs) -> Tensor:
+        """One row for every node of a graph."""
+        if self._known is None or self._known[0] is not graphs:
             # The edges are grouped once, not at every evaluation.
-            self._known = task, inputs_of(task.graphs, model)
+            self._known = graphs, inputs_of(graphs, model)
         assert isinstance(model, SIRNet)
-        return layerwise(model, self._known[1], self.memory)
+        return layerwise(model, self._known[1], self.memory, scratch=self.scratch)

@@ -14,7 +14,7 @@ from sirgcn.data.graphs import Graphs, Level
 from sirgcn.data.molecules import ATOM_VOCABULARIES, BOND_VOCABULARIES, MoleculeFeatures, molecule_features_of
 from sirgcn.data.schema import Schema
 from sirgcn.data.splits import Split
-from sirgcn.data.tables.columns import ColumnType, Dropped, Frame
+from sirgcn.data.tables.columns import ColumnType, Dropped, Frame, listed
 from sirgcn.data.tables.features import Unknown, encode, vocabularies, width_of
 from sirgcn.data.tables.guess import find_smiles
 from sirgcn.data.tables.labels import Items
@@ -241,5 +241,5 @@ def _with_types(tables: Tables, types: Mapping[str, ColumnType]) -> Tables:
     columns = {column for part in parts.values() for column in part.columns}
     for column in types:
         if column not in columns:
-            raise DataError(f"expected columns of {', '.join(map(repr, sorted(columns)))}, got {column!r}", "types")
+            raise DataError(f"expected columns of {listed(map(repr, sorted(columns)))}, got {column!r}", "types")
     return replace(tables, **{name: part.with_types(types) for name, part in parts.items()})

@@ -88,7 +88,7 @@ class Frame:
     def find(self, argument: str, name: str) -> str:
         """Return a column name of the caller, or raise if there is no such column."""
         if name not in self.columns:
-            known = ", ".join(map(repr, self.columns)) or "none"
+            known = listed(map(repr, self.columns)) or "none"
             hint = nearest(name, self.columns)
             raise DataError(f"expected a column of {self.source} ({known}), got {name!r}{hint}", argument, value=name)
         return name
@@ -387,6 +387,17 @@ def _join_columns(parts: Sequence[Any]) -> Any:
     if isinstance(parts[0], pd.Series):
         return pd.concat(parts, ignore_index=True)
     return join_text(parts) if _is_text(parts[0]) else np.concatenate(parts)
+
+
+def listed(names: Iterable[str], most: int = 20) -> str:
+    """Names in a row; those beyond a number are counted.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    found = list(names)
+    more = f" and {len(found) - most:,} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more
 
 
 def sort_names(names: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from sirgcn.data.graphs import Level
 from sirgcn.data.losses import Targets
 from sirgcn.data.metrics import METRICS, metrics_for
-from sirgcn.data.tables.columns import ColumnType, Frame, sort_names
+from sirgcn.data.tables.columns import ColumnType, Frame, listed, sort_names
 from sirgcn.data.tables.roles import known
 from sirgcn.data.tables.structure import Structure
 from sirgcn.data.tables.text import Bools, Objects
@@ -168,7 +168,7 @@ def _level_of(target: Sequence[str], tables: Mapping[Level, Frame | None]) -> Le
 def _why_no_level(target: Sequence[str], columns: Mapping[Level, list[str]], holding: Sequence[Level]) -> str:
     if holding:
         return f"expected a column of one table, {' and '.join(holding)} tables have it: say level="
-    known = [f"{', '.join(names)} (of the {level} table)" for level, names in columns.items() if names]
+    known = [f"{listed(names)} (of the {level} table)" for level, names in columns.items() if names]
     names = [name for found in columns.values() for name in found]
     hint = nearest(target[0], names) if target else ""
     return f"expected a column of one table, got {', '.join(map(repr, target))}; there are {'; '.join(known)}{hint}"
@@ -192,7 +192,7 @@ def _usual_target(tables: Mapping[Level, Frame | None], level: Level | None) -> 
             found.append((name, column))
     if not found or (level is None and len(found) > 1):
         usual = ", ".join(TARGET_NAMES)
-        columns = ", ".join(name for table in tables.values() if table is not None for name in table.columns)
+        columns = listed(name for table in tables.values() if table is not None for name in table.columns)
         remedy = f"; name it: target= with one of {columns}"
         raise DataError(f"expected the target's column, or one of {usual}, got {len(found)} of them{remedy}", "target")
     where, column = found[0]

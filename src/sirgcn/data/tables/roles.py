@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sirgcn.data.splits import Split
-from sirgcn.data.tables.columns import Frame
+from sirgcn.data.tables.columns import Frame, listed
 from sirgcn.data.validate import DataError
 from sirgcn.strict import check_arguments
 
@@ -120,7 +120,7 @@ def _key(graphs: Frame, graph: str | None, first: Frame) -> str | None:
 def _check_ids(argument: str, column: str | None, frame: Frame | None, names: Sequence[str]) -> None:
     """Raise for a table that has ids neither in a column nor in its index."""
     if frame is not None and column is None and frame.index is None:
-        expected = f"expected a column {', '.join(names[:4])}, or its name as an argument, got none"
+        expected = f"expected a column {', '.join(names[:4])}, or its name as {argument}=, got {listed(frame.columns)}"
         raise DataError(expected, argument, frame.source)
 
 
@@ -137,7 +137,7 @@ def _ends(edges: Frame, source: str | None, destination: str | None) -> tuple[st
         pair = _usual_ends(edges, source, destination)
     if pair[0] is None or pair[1] is None:
         pairs = "; ".join(", ".join(pair) for pair in END_NAMES)
-        expected = f"expected columns {pairs}, or their names as arguments, got {', '.join(edges.columns)}"
+        expected = f"expected columns {pairs}, or their names as source= and destination=, got {listed(edges.columns)}"
         raise DataError(expected, "source" if source is None else "destination", edges.source)
     return edges.find("source", pair[0]), edges.find("destination", pair[1])
 
