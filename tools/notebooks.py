@@ -89,7 +89,7 @@ def page(name: str, record: dict[str, Any]) -> str:
             parts.append(cell.source)
             continue
         parts.append(f"```{{code-block}} python\n{cell.source}\n```")
-        output = next(outputs, {})
+        output: dict[str, str] = next(outputs, {})
         if "text" in output:
             parts.append(f"```{{code-block}} text\n{output['text'].rstrip()}\n```")
         if "html" in output:
