@@ -13,7 +13,6 @@ reference step of the same process: what slows down both is left out.
 import argparse
 import json
 import re
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -242,13 +241,13 @@ def missing(record: Path) -> list[Planned]:
 
 
 def read(record: Path) -> list[Row]:
-    """The runs of a record. The seconds of a rank are those beside the quickest reference step of the record."""
+    """The runs of a record. The seconds of a rank are its quickest step, in terms of its quickest reference step."""
     rows = [json.loads(line) for line in record.read_text("utf-8").splitlines()] if record.exists() else []
     ranks = [rank for row in rows for rank in row["found"]]
     quickest = min((reference for rank in ranks for _, reference in rank["seconds"]), default=0.0)
     for rank in ranks:
-        ratios = [own / reference for own, reference in rank["seconds"]]
-        rank["seconds"] = quickest * statistics.median(ratios) if ratios else None
+        own, references = zip(*rank["seconds"], strict=True) if rank["seconds"] else ((), ())
+        rank["seconds"] = quickest * min(own) / min(references) if own else None
     return rows
 
 

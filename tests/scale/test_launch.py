@@ -21,7 +21,7 @@ def test_every_rank_returns_its_own_value_in_the_order_of_the_ranks() -> None:
 
 
 def test_five_launches_of_four_ranks_end() -> None:
-    for _ in range(5):  # 50 of them: `python tools/soak.py --only launches`
+    for _ in range(5):  # 50 of them: `python tools/soak.py --only ranks`
         assert launch(onranks.size_of_world, 4, seconds=LIMIT) == [[rank, 4] for rank in range(4)]
 
 

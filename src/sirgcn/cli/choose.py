@@ -169,12 +169,16 @@ def settings_of(results: Path, work: Path, data: Path | None, machine: Machine) 
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"{option}: expected a folder, got the file {folder}")
     deadline = None if machine.budget is None else time.time() + seconds_of(machine.budget)
-    threads = machine.threads or max(1, cores() // machine.jobs)
+    threads = threads_of(machine.threads, machine.jobs)
     return Settings(results, work, data, threads, find_device(machine.device), deadline=deadline)
 
 
-def cores() -> int:
-    """The cores that this process may use."""
+def threads_of(asked: int | None, jobs: int) -> int:
+    """The threads of each of some jobs: those that are asked for, or the cores of this process divided by the jobs."""
+    return asked or max(1, _cores() // jobs)
+
+
+def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

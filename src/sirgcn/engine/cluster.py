@@ -113,8 +113,10 @@ class Actor:
             return End(None, f"the process ended: {type(error).__name__}")
 
     def messages(self) -> Iterator[Any]:
-        """What has been sent since the last call."""
-        while self.next is not None and self._has(self.next):
+        """What has been sent since the last call; all that is left, if the work has ended."""
+        # The answer with the last messages may come after the outcome.
+        has_ended = self._has(self.outcome)
+        while self.next is not None and (has_ended or self._has(self.next)):
             try:
                 found = self.ray.get(self.next, timeout=_SECONDS)
             except self.ray.exceptions.RayError:
