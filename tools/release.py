@@ -141,10 +141,10 @@ def size_line(record: dict[str, Any]) -> str:
 
 def rendered(text: str, record: dict[str, Any]) -> str:
     """The page with its marked parts written from the record."""
-    for name, block in (("tried", f"\n{table(record)}\n\n"), ("sizes", size_line(record))):
-        pattern = rf"<!-- release: {name} -->.*?<!-- /release -->"
-        start, end = f"<!-- release: {name} -->", "<!-- /release -->"
-        text = re.sub(pattern, (f"{start}\n{block.strip()}\n{end}").replace("\\", r"\\"), text, flags=re.S)
+    for name, block in (("tried", table(record)), ("sizes", size_line(record))):
+        start, middle, rest = text.partition(f"<!-- release: {name} -->\n")
+        _, end, rest = rest.partition("<!-- /release -->")
+        text = f"{start}{middle}{block}\n{end}{rest}"
     return text
 
 
