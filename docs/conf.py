@@ -1,5 +1,5 @@
 import runpy
-from importlib.metadata import version as version_of
+import tomllib
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -7,7 +7,9 @@ from sphinx.application import Sphinx
 project = "sirgcn"
 author = "The sirgcn authors"
 copyright = "2026, The sirgcn authors"
-release = version = version_of("sirgcn")
+# Not that of the installed package, which an editable install leaves behind when the number changes.
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+release = version = str(PROJECT["version"])
 
 # MathJax comes with the pages, so that formulas show without a network.
 extensions = [

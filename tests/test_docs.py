@@ -21,7 +21,8 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 # Written from the records, run or quoted: generated blocks, code and formulas.
 NOT_TYPED = re.compile(
-    r"<!-- (results|bench)\b.*?<!-- /\1 -->|^```.*?^```|`[^`\n]+`|\$\$.+?\$\$|\$[^$\n]+\$", re.MULTILINE | re.DOTALL
+    r"<!-- (results|bench|release)\b.*?<!-- /\1 -->|^```.*?^```|`[^`\n]+`|\$\$.+?\$\$|\$[^$\n]+\$",
+    re.MULTILINE | re.DOTALL,
 )
 COUNT = "two|three|four|five|six|seven|eight|nine|ten"
 UNIT = (

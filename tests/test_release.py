@@ -24,7 +24,7 @@ def test_another_record_changes_the_page(name: str) -> None:
     other = json.loads(json.dumps(RECORD))
     other["tried"][0]["python"], other["sizes"]["sirgcn"] = "3.99.0", 10**9
     before, after = PAGE, TOOL["rendered"](PAGE, other)
-    block = re.compile(rf"<!-- results: release: {name} -->(.*?)<!-- /results -->", re.DOTALL)
+    block = re.compile(rf"<!-- release: {name} -->(.*?)<!-- /release -->", re.DOTALL)
     assert block.findall(before) != block.findall(after)
 
 

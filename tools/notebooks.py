@@ -9,6 +9,7 @@ import ast
 import hashlib
 import io
 import json
+import re
 import sys
 import time
 import warnings
@@ -88,13 +89,19 @@ def page(name: str, record: dict[str, Any]) -> str:
             parts.append(cell.source)
             continue
         parts.append(f"```{{code-block}} python\n{cell.source}\n```")
-        output = next(outputs, {})
+        output: dict[str, str] = next(outputs, {})
         if "text" in output:
             parts.append(f"```{{code-block}} text\n{output['text'].rstrip()}\n```")
         if "html" in output:
-            parts.append(f"```{{raw}} html\n{output['html']}\n```")
+            parts.append(f"```{{raw}} html\n{in_style(output['html'])}\n```")
     place = f"`examples/notebooks/{name}.ipynb`"
     return "\n\n".join([*parts, f"This page is the notebook {place} of the repository."]) + "\n"
+
+
+def in_style(html: str) -> str:
+    """The table of a frame in the style of the pages, in place of its own."""
+    plain = re.sub(r"<style scoped>.*?</style>", "", html, flags=re.DOTALL)
+    return plain.replace('<table border="1" class="dataframe">', '<table class="docutils">')
 
 
 def write_pages(folder: Path) -> None:

@@ -14,6 +14,7 @@ import re
 import shlex
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -77,35 +78,22 @@ def same_place(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def needed(name: str) -> set[str]:
-    """The distributions that one needs, itself included, without torch and without extras."""
-    found, left = set(), [name]
+    """The distributions that one needs here, without itself, torch, extras, and what other platforms need."""
+    found: set[str] = set()
+    left = [name]
     while left:
-        name = left.pop()
-        if name in found or name == "torch":
-            continue
-        found.add(name)
-        for line in importlib.metadata.requires(name) or []:
+        for line in requirements(left.pop()):
             wanted, _, marker = line.partition(";")
-            if "extra" not in marker and "win32" not in marker and "python_version <" not in marker:
-                left.append(re.split(r"[\s<>=!~\[(]", wanted.strip(), maxsplit=1)[0].lower().replace("_", "-"))
+            other = re.split(r"[\s<>=!~\[(]", wanted.strip(), maxsplit=1)[0].lower().replace("_", "-")
+            if "extra" not in marker and other not in found | {"torch"} and is_installed(other):
+                found.add(other)
+                left.append(other)
     return found
 
 
-def size_of(names: Iterable[str]) -> int:
-    """The bytes of the installed files of some distributions."""
-    files = [file for name in names for file in importlib.metadata.files(name) or []]
-    paths = {Path(str(file.locate())) for file in files if ".dist-info" not in str(file)}
-    return sum(path.stat().st_size for path in paths if path.is_file() and path.suffix != ".pyc")
-
-
-def sizes(wheel: Path) -> dict[str, Any]:
-    """The sizes of the package and of all that it needs besides PyTorch."""
-    import zipfile
-
-    own = sum(member.file_size for member in zipfile.ZipFile(wheel).infolist())
-    torch = needed("torch-geometric") & {"numpy"}
-    others = {name for name in needed("sirgcn") - {"sirgcn"} if is_installed(name)}
-    return {"sirgcn": own, "others": size_of(others | torch), "distributions": sorted(others)}
+def requirements(name: str) -> list[str]:
+    """What an installed distribution says that it needs."""
+    return importlib.metadata.requires(name) or []
 
 
 def is_installed(name: str) -> bool:
@@ -115,6 +103,20 @@ def is_installed(name: str) -> bool:
     except importlib.metadata.PackageNotFoundError:
         return False
     return True
+
+
+def size_of(names: Iterable[str]) -> int:
+    """The bytes of the installed files of some distributions, without compiled Python."""
+    files = [file for name in names for file in importlib.metadata.files(name) or []]
+    paths = {Path(str(file.locate())) for file in files}
+    return sum(path.stat().st_size for path in paths if path.is_file() and path.suffix != ".pyc")
+
+
+def sizes(wheel: Path) -> dict[str, Any]:
+    """The sizes of the package and of all that it needs besides PyTorch."""
+    own = sum(member.file_size for member in zipfile.ZipFile(wheel).infolist())
+    others = needed("sirgcn")
+    return {"sirgcn": own, "others": size_of(others), "distributions": sorted(others)}
 
 
 def table(record: dict[str, Any]) -> str:
@@ -139,9 +141,10 @@ def size_line(record: dict[str, Any]) -> str:
 
 def rendered(text: str, record: dict[str, Any]) -> str:
     """The page with its marked parts written from the record."""
-    for name, block in (("tried", f"\n{table(record)}\n\n"), ("sizes", size_line(record))):
-        pattern = rf"(<!-- results: release: {name} -->).*?(<!-- /results -->)"
-        text = re.sub(pattern, lambda found, block=block: f"{found[1]}\n{block.strip()}\n{found[2]}", text, flags=re.S)
+    for name, block in (("tried", table(record)), ("sizes", size_line(record))):
+        start, middle, rest = text.partition(f"<!-- release: {name} -->\n")
+        _, end, rest = rest.partition("<!-- /release -->")
+        text = f"{start}{middle}{block}\n{end}{rest}"
     return text
 
 

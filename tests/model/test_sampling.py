@@ -33,7 +33,7 @@ def run(*arguments: object) -> tuple[int, str]:
     return found.exit_code, found.output
 
 
-def test_command_takes_the_sampled_route_says_so_and_predicts_exactly(tmp_path: Path) -> None:
+def test_command_trains_on_samples_says_so_and_predicts_exactly(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     size = rng.normal(size=2_500)
     nodes = pd.DataFrame({"id": range(2_500), "size": size, "label": np.where(size > 0, "yes", "no")})
@@ -94,7 +94,7 @@ def test_only_the_nodes_of_one_graph_are_predicted_within_a_memory(tmp_path: Pat
     assert torch.allclose(within.outputs(nodes.graphs), found.outputs(nodes.graphs), atol=1e-5)
 
 
-def test_resumed_fit_keeps_its_route_when_more_memory_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resumed_fit_stays_on_samples_when_more_memory_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = graph(2_500)
     one = replace(candidates(task)[0], name="one")
     plans = []

@@ -55,6 +55,14 @@ def test_every_part_says_so_where_there_is_no_record(tmp_path: Path) -> None:
     assert set(defaults.texts(tmp_path).values()) == {NOTHING}
 
 
+def test_splits_that_were_not_run_say_so() -> None:
+    runs = {"ESOL": {"1": {"ours": {"score": 0.5, "seconds": 9.0}}}}
+    rows = defaults.chemprop({"runs": runs}).rows
+    assert len(rows) == 6
+    assert rows[0] == ["ESOL", "0", *["not run"] * 4]
+    assert rows[1] == ["ESOL", "1", "0.5000", "not run", "9", "not run"]
+
+
 def test_every_data_set_of_the_record_has_its_row() -> None:
     record = json.loads((RECORDS / "model" / "road.json").read_text("utf-8"))
     assert len(cells(record)) == len(record) >= 2

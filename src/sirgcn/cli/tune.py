@@ -1,6 +1,7 @@
 """`sirgcn tune`: search the settings for a user's own data."""
 
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from sirgcn.cli.typed import Sets
 from sirgcn.strict import check_name
 
 if TYPE_CHECKING:
+    from sirgcn.data import Task
+    from sirgcn.engine.search.study import Made
     from sirgcn.engine.workers import Engine
 
 TrialEngine = Annotated[str, typer.Option("--engine", metavar="NAME", help="processes, or ray: a Ray cluster.")]
@@ -59,14 +62,19 @@ def tune(
     _write_config(asked, best.candidate, best.network, best.train, out_)
     if as_json:
         print(json.dumps({"study": str(out_), "best": vars(best), "trials": [vars(one) for one in made]}))
-        return
+    else:
+        _show(made, task, out_)
+
+
+def _show(made: "Sequence[Made]", task: "Task", folder: Path) -> None:
+    """Print the best trials, how the others ended, and what comes next."""
     sign = -1 if task.metric_function.maximise else 1
     done = sorted((one for one in made if one.state == "done"), key=lambda one: sign * (one.score or 0.0))
     rows = [(one.number + 1, f"{one.score:.4g}", _settings(one.settings)) for one in done[:10]]
     show(("trial", task.metric, "settings"), rows, False)
     ended = ", ".join(f"{sum(one.state == state for one in made)} {state}" for state in ("done", "pruned", "failed"))
     out.print(f"{len(made)} trials: {ended}", markup=False)
-    out.print(f"train with the best: sirgcn train {out_ / CONFIG} --out model", markup=False, soft_wrap=True)
+    out.print(f"train with the best: sirgcn train {folder / CONFIG} --out model", markup=False, soft_wrap=True)
 
 
 def _engine_of(name: str, jobs: int, threads: int) -> "AbstractContextManager[Engine | None]":

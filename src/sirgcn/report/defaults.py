@@ -82,8 +82,9 @@ def reached(record: dict[str, Any]) -> Sheet:
 def chemprop(record: dict[str, Any]) -> Sheet:
     """Our preset `good` and chemprop on the same splits: the score on the test part, and the time."""
     rows = []
-    for data, splits in record["runs"].items():
-        for split, found in splits.items():
+    for data in ("ESOL", "BBBP"):
+        for split in ("0", "1", "2"):
+            found = record["runs"].get(data, {}).get(split, {})
             cells = [found.get(who) for who in ("ours", "theirs")]
             scores = ["not run" if cell is None else f"{cell['score']:.4f}" for cell in cells]
             seconds = ["not run" if cell is None else f"{cell['seconds']:.0f}" for cell in cells]
