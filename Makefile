@@ -37,7 +37,7 @@ demo-paper: $(STAMP) ## reproduce a small part of the paper's Tables 1 and 2 and
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
-soak: $(STAMP) ## the long forms of fuzzing, kills and corruption, about an hour; the record is results/soak.json
+soak: $(STAMP) ## the long forms of fuzzing, kills and corruption, and all notebooks, about an hour; the record is results/soak.json
 	$(BIN)/python tools/soak.py $(ARGS)
 
 check: $(STAMP) ## lint, format, types, import contracts, branches, repeated code

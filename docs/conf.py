@@ -1,4 +1,5 @@
-from importlib.metadata import version as version_of
+import runpy
+import tomllib
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -6,7 +7,9 @@ from sphinx.application import Sphinx
 project = "sirgcn"
 author = "The sirgcn authors"
 copyright = "2026, The sirgcn authors"
-release = version = version_of("sirgcn")
+# Not that of the installed package, which an editable install leaves behind when the number changes.
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+release = version = str(PROJECT["version"])
 
 # MathJax comes with the pages, so that formulas show without a network.
 extensions = [
@@ -48,5 +51,12 @@ def draw_figures(app: Sphinx) -> None:
     write_curves(pages, source.parent / "results", source / "_generated")
 
 
+def write_notebooks(app: Sphinx) -> None:
+    """The notebooks as pages, with the outputs that were recorded."""
+    tool = runpy.run_path(str(Path(app.srcdir).parent / "tools" / "notebooks.py"))
+    tool["write_pages"](Path(app.srcdir) / "_generated" / "notebooks")
+
+
 def setup(app: Sphinx) -> None:
     app.connect("builder-inited", draw_figures)
+    app.connect("builder-inited", write_notebooks)

@@ -65,6 +65,7 @@ def as_json(*arguments: str) -> Any:
         "data",
         "data list",
         "data describe",
+        "data convert",
     ],
 )
 def test_every_command_has_help(command: str) -> None:

@@ -21,7 +21,8 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 # Written from the records, run or quoted: generated blocks, code and formulas.
 NOT_TYPED = re.compile(
-    r"<!-- (results|bench)\b.*?<!-- /\1 -->|^```.*?^```|`[^`\n]+`|\$\$.+?\$\$|\$[^$\n]+\$", re.MULTILINE | re.DOTALL
+    r"<!-- (results|bench|release)\b.*?<!-- /\1 -->|^```.*?^```|`[^`\n]+`|\$\$.+?\$\$|\$[^$\n]+\$",
+    re.MULTILINE | re.DOTALL,
 )
 COUNT = "two|three|four|five|six|seven|eight|nine|ten"
 UNIT = (
@@ -72,11 +73,17 @@ def test_a_launch_line_for_one_machine_runs(block: str) -> None:
 
 @pytest.mark.parametrize("block", [block for tag, block in RANKS if tag])
 def test_a_launch_line_for_a_cluster_names_options_and_files_that_exist(block: str) -> None:
-    _, _, line = block.replace("\\\n", " ").partition("torchrun ")
-    words = [word.replace("FIRST_MACHINE", "machine") for word in shlex.split(line)]
-    given = get_args_parser().parse_args(words)
-    script = ROOT / given.training_script
-    assert all(f'"{word}"' in script.read_text("utf-8") for word in given.training_script_args if word[:2] == "--")
+    _, is_torchrun, line = block.replace("\\\n", " ").partition("torchrun ")
+    words = [word.replace("FIRST_MACHINE", "machine") for word in shlex.split(line if is_torchrun else block)]
+    script, arguments = words[0], words[1:]
+    if is_torchrun:
+        given = get_args_parser().parse_args(words)
+        script, arguments = given.training_script, given.training_script_args
+    if script in ("sirgcn", "sirgcn.cli"):
+        assert arguments[0] == "train"
+        script = "src/sirgcn/cli/train.py"
+    known = (ROOT / script).read_text("utf-8")
+    assert all(f'"{word}"' in known for word in arguments if word[:2] == "--")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""Draw the diagrams of the documentation: `python tools/diagrams.py [FOLDER]` writes message.svg and rooms.svg.
+"""Draw the diagrams and badges of the documentation: `python tools/diagrams.py [FOLDER]`.
 
-The rooms are those of the import contract in pyproject.toml. Both files are kept in docs/_static, because the README
-shows one of them; a test compares them with what is drawn here.
+The rooms are those of the import contract in pyproject.toml. All files are kept in docs/_static, because the README
+shows most of them; a test compares them with what is drawn here.
 """
 
 import math
@@ -129,17 +129,25 @@ def project() -> dict[str, str]:
     return found
 
 
+def count_of_tests() -> str:
+    """How many test functions there are, rounded down, so that the badge seldom changes."""
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    count = sum(line.startswith("def test_") for file in files for line in file.read_text("utf-8").splitlines())
+    return f"{count // 500 * 500:,}+"
+
+
 DIAGRAMS: dict[str, Callable[[], str]] = {
     "message.svg": message,
     "rooms.svg": rooms,
     "badge-version.svg": lambda: badge("version", project()["version"]),
     "badge-python.svg": lambda: badge("Python", project()["requires-python"].removeprefix(">=") + "+"),
     "badge-licence.svg": lambda: badge("licence", project()["license"]),
+    "badge-tests.svg": lambda: badge("tests", count_of_tests()),
 }
 
 
 def main() -> None:
-    """Write both files."""
+    """Write all files."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     for name, draw in DIAGRAMS.items():
         (folder / name).write_text(draw(), "utf-8")

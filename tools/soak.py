@@ -83,6 +83,11 @@ CHECKS = {
         ("-m", "tests.scale.killed_ranks", "20", "50", "1"),
         3600,
     ),
+    "notebooks": Check(
+        "the notebooks of examples/notebooks, cell by cell: each runs to its end",
+        ("tools/notebooks.py", "--out", "{folder}/notebooks.json"),
+        3600,
+    ),
     "exchange": Check(
         "the memory of a rank with sequential exchange, on a random graph with four ranks: at most 1.3 times that of "
         "the part that it owns",

@@ -22,6 +22,7 @@ from sirgcn.engine.pool import run_all
 from sirgcn.engine.records import DONE, FAILED
 from sirgcn.engine.run import PAUSED, execute
 from sirgcn.engine.tensorboard import TensorBoard
+from sirgcn.engine.workers import End, Processes
 from sirgcn.strict import ConfigError
 from tests.engine.standins import read_whole
 
@@ -342,22 +343,24 @@ def test_process_that_is_killed_behind_its_record_is_done(
 ) -> None:
     (run,) = plan(experiment, ["GIN"], seeds=[0])
     assert execute(run, settings) == DONE
-    worker = pool._Worker([run], settings)
-    worker.process.kill()
-    assert list(worker.finish(settings, is_stopping=False)) == [(run, DONE, {})]
+    made = pool._Pool([run], settings, [], lambda: False, Processes())
+    assert list(made._finish([run], End(None, "the process ended with signal 9"))) == [(run, DONE, {})]
     (record,) = read_whole(settings.file(experiment))
     assert record["status"] == DONE
 
 
 def test_process_that_ends_of_the_signal_to_stop_is_paused(experiment: config.Experiment, settings: Settings) -> None:
     (run,) = plan(experiment, ["GIN"], seeds=[0])
-    worker = pool._Worker([run], settings)
+    worker = Processes().start(pool._Making([run], settings))
     worker.process.kill()
     worker.process.join()
-    worker.process = SimpleNamespace(join=lambda: None, exitcode=-signal.SIGTERM)
-    assert list(worker.finish(settings, is_stopping=True)) == [(run, PAUSED, {})]
+    worker.process = SimpleNamespace(is_alive=lambda: False, join=lambda: None, exitcode=-signal.SIGTERM)
+    end = worker.end()
+    assert end == End(None, "the process ended with signal 15", is_stopped=True)
+    stopping, going = (pool._Pool([run], settings, [], asked, Processes()) for asked in (lambda: True, lambda: False))
+    assert list(stopping._finish([run], end)) == [(run, PAUSED, {})]
     assert not settings.file(experiment).exists()
-    ((_, status, told),) = worker.finish(settings, is_stopping=False)
+    ((_, status, told),) = going._finish([run], end)
     assert status == FAILED
     assert told is not None
     assert told["error"] == "the process ended with signal 15"

@@ -37,8 +37,8 @@ SPACE = read_space({"layers": [2, 3, 4], "lr": {"low": 1e-3, "high": 1e-1, "log"
 def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are made one after another in this process, which is quicker than a process for each."""
 
-    def run_all(runs: Sequence[Run], where: Settings, jobs: int, listeners: Sequence[Any]) -> dict[Run, str]:
-        del jobs, listeners
+    def run_all(runs: Sequence[Run], where: Settings, *how: Any) -> dict[Run, str]:
+        del how
         return {run: execute(run, where) for run in runs}
 
     monkeypatch.setattr(rounds, "run_all", run_all)
@@ -332,6 +332,19 @@ def test_a_search_that_is_killed_anywhere_ends_as_one_that_was_not(tmp_path: Pat
         ("[8, 16]", "[]", "space: hidden_channels: expected a list of different values"),
         ("[8, 16]", "8", "space: hidden_channels: expected a list of choices or low and high, got 8"),
         ('["mean", "sum"]', "[1, 2]", r"models\[0\]: space: aggr: expected text, got 1"),
+        (
+            '"sum"]',
+            '"smu"]',
+            r"models\[0\]: space: aggr: expected one of .*, got 'smu'",
+        ),
+        ('["relu", "gelu"]', '["relu", "geluu"]', r"models\[0\]: space: activation: .*did you mean gelu\?"),
+        ('aggr = ["mean"', 'context = ["mena"', r"models\[0\]: space: context: .*did you mean mean\?"),
+        (
+            '"sum"] }',
+            '"max"], gated = [true] }',
+            "space: aggr = max with gated = True: gated: expected False",
+        ),
+        ("num_layers = 1 }", 'num_layers = 1, context = "mena" }', r"models\[0\]: options: context: .*mean mean\?"),
         ("train.lr = {", "train.epochs = {", "space: train.epochs: expected a setting that leaves the budget"),
         ("num_layers = 1", "dropout = 0.1", "SIR-GCN: dropout: expected it in the space or in the row, got it in both"),
         ("num_layers = 1 }", "num_layers = 1 }\ntrain = { epochs = 99 }", "SIR-GCN: train: expected the budget"),

@@ -440,12 +440,21 @@ def test_after_an_interrupt_the_same_command_goes_on(folder: Path, tmp_path: Pat
 def test_molecules_go_from_one_file_to_predictions(tmp_path: Path, run: Run) -> None:
     molecules = ["C" * length + ending for length in range(1, 31) for ending in ("O", "N", "")]
     table = pd.DataFrame({"smiles": molecules, "weight": [len(text) + 0.5 for text in molecules]})
+    # As in BBBP, whose published file has molecules that no chemist can draw.
+    table.loc[[4, 7], "smiles"] = ["C1CC", "O=N([O-])C"]
     table.to_csv(tmp_path / "molecules.csv", index=False)
     (tmp_path / "config.toml").write_text(
         '[data]\nnodes = "molecules.csv"\ntarget = "weight"\n'
         '[train]\npreset = "fast"\ncontrols = false\ntrain = { epochs = 3, warmup = 0 }\n'
     )
-    assert run("train", tmp_path / "config.toml", "-o", tmp_path / "model")[0] == 0
+    code, _, warnings = run("train", tmp_path / "config.toml", "-o", tmp_path / "model")
+    assert (code, "2 bad rows left out; the reasons are in" in warnings) == (0, True), warnings
+    assert "C1CC" in (tmp_path / "model.bad.csv").read_text()
+    strict = ("train", tmp_path / "molecules.csv", "-t", "weight", "--set", "on_error=raise", "-o", tmp_path / "none")
+    assert run(*strict)[0] == 2
+    table.assign(smiles=["CCO", *["nothing"] * (len(table) - 1)]).to_csv(tmp_path / "odd.csv", index=False)
+    code, _, error = run("train", tmp_path / "odd.csv", "-t", "weight", "--set", "smiles=smiles", "-o", tmp_path / "x")
+    assert (code, "got 89 of 90 rows that are none, such as 'nothing'" in error) == (2, True), error
     (tmp_path / "new.csv").write_text("smiles,name\nCCO,a\nnothing,b\nCC,c\n")
     new = (tmp_path / "new.csv", "-o", tmp_path / "found.csv")
     code, _, warnings = run("predict", tmp_path / "model", *new)

@@ -175,6 +175,13 @@ def test_intervals_and_sets_cover_what_they_promise() -> None:
     assert 0.65 < sets[np.arange(200), place].mean() < 0.95
 
 
+def test_rows_without_a_class_are_refused_with_the_remedy() -> None:
+    nodes, edges, labels = tables()
+    missing = [None, *labels[1:]]
+    with pytest.raises(ConfigError, match=r"y: expected a class for each row, got none for row 0; .*graph="):
+        quick(SIRClassifier).fit((nodes, edges), missing)
+
+
 def test_a_level_without_rows_for_the_calibration_is_refused() -> None:
     x = np.arange(20.0).reshape(-1, 1)
     model = quick(SIRRegressor).fit(x, x[:, 0])

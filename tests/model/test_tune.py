@@ -1,5 +1,7 @@
 """Tuning: a study goes on after a kill, prunes, chooses on validation alone, and its best settings can be used."""
 
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,39 @@ from typer.testing import CliRunner
 
 from sirgcn.cli import app
 from sirgcn.engine.experiment.space import read_space
+from sirgcn.engine.records import FAILED
+from sirgcn.engine.run import PAUSED
 from sirgcn.engine.search.study import Study
+from sirgcn.engine.workers import Asked, Processes, Tell
 from sirgcn.model import FitSettings, fit
 from sirgcn.model.tune import TuneSettings, read_tuned, tune
+from sirgcn.model.tuning import Trials
 from sirgcn.strict import ConfigError
 from tests.model.problems import small_task
 from tests.model.test_fitting import Listening
+
+
+class Dying:
+    """Work whose process is killed."""
+
+    def __call__(self, tell: Tell, asked: Asked) -> str:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return FAILED
+
+
+class Raising:
+    """Work with an error in it."""
+
+    def __call__(self, tell: Tell, asked: Asked) -> str:
+        raise RuntimeError("an error")
+
+
+class Paused:
+    """Work that was asked to stop."""
+
+    def __call__(self, tell: Tell, asked: Asked) -> str:
+        return PAUSED
+
 
 SPACE = read_space({"x": {"low": 0.0, "high": 1.0}, "kind": ["a", "b"]}, "space")
 SHORT = TuneSettings(trials=3, epochs=3)
@@ -151,3 +180,37 @@ def test_command_tunes_and_its_config_trains(tmp_path: Path) -> None:
     again = CliRunner().invoke(app, [*command, "--json"])
     assert again.exit_code == 0
     assert '"trials"' in again.output
+
+
+def test_trials_in_processes_are_those_of_this_process_and_go_on_after_a_kill(tmp_path: Path) -> None:
+    task = small_task("node", count=60)
+    alone = tune(task, tmp_path / "alone", SHORT)
+    # With one job, each trial knows of all those before it, as in this process.
+    with Processes() as engine:
+        one = tune(task, tmp_path / "one", replace(SHORT, trials=1), engine=engine)
+        made = tune(task, tmp_path / "one", SHORT, engine=engine)
+    assert one == alone[:1]
+    assert made == alone
+    assert read_tuned(tmp_path / "one") == read_tuned(tmp_path / "alone")
+
+
+def test_several_trials_at_a_time_try_different_settings(tmp_path: Path) -> None:
+    watcher = Listening()
+    made = tune(small_task("node", count=60), tmp_path, replace(SHORT, trials=2), watcher, jobs=2)
+    assert [one.state for one in made] == ["done", "done"]
+    assert made[0].settings != made[1].settings
+    assert {row["number"] for row in watcher.rows} == {1, 2}
+
+
+def test_worker_that_is_killed_is_a_failed_trial_and_one_that_is_stopped_is_left(tmp_path: Path) -> None:
+    study = Study(tmp_path / "study.db", SPACE, "same")
+    trials = Trials(study, Processes(), lambda number, settings: Raising() if number else Dying())
+    trials.run(2, 2, lambda: False)
+    assert [one.state for one in study.trials] == ["failed", "failed"]
+    paused = Trials(study, Processes(), lambda number, settings: Paused())
+    overs = iter([False, True])
+    paused.run(3, 1, lambda: next(overs, True))
+    assert len(study.trials) == 2
+    again = study.begin(3)
+    assert again is not None
+    assert again.number == 2

@@ -32,6 +32,7 @@ from sirgcn.testing import (
     scale,
     value_and_gradients,
 )
+from tests.nn.observe import LargestTensor
 
 IN, HIDDEN, OUT, EDGE, TYPES = 3, 5, 4, 2, 3
 REDUCTIONS = ("sum", "mean", "sym", "sym_in")
@@ -198,6 +199,18 @@ def test_dropout_acts_on_the_query_and_on_key_and_value() -> None:
     assert_same([found], [conv.lin_relation(out)])
     conv.eval()
     assert torch.equal(conv(h, RICH.edge_index), conv(h, RICH.edge_index))
+
+
+@pytest.mark.parametrize("form", ["none", "table"])
+def test_no_tensor_of_edges_by_channels_is_built(form: str) -> None:
+    edge_index = torch.randint(0, 40, (2, 2000))
+    neighbors = Neighbors.from_edge_index(edge_index, 40)
+    conv, x = layer(form, aggr="mean"), torch.randn(40, IN, dtype=DOUBLE, requires_grad=True)
+    edge = (torch.randn(TYPES, EDGE, dtype=DOUBLE), torch.randint(0, TYPES, (2000,)))
+    neighbors.weights("mean", DOUBLE)
+    with LargestTensor() as largest:
+        conv(x, neighbors, edge if form == "table" else None).sum().backward()
+    assert 0 < largest.elements <= 2000
 
 
 def test_forward_and_backward_repeat_bit_for_bit() -> None:

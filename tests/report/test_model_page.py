@@ -51,6 +51,7 @@ def values(sort: str = "classes") -> dict[str, Any]:
         "sentence": "The graph adds 10.0 [2.0, 18.0] points of accuracy over the best model without it (Boosting).",
         "controls": [
             {**control, "scores": {metric: score(0.7, title)}, "differences": gain},
+            {**control, "title": "MLP", "scores": {metric: score(0.6, title)}, "differences": gain, "note": "7 epochs"},
             {**control, "title": "GCN", "sees": "graph", "scores": {}, "differences": {}, "note": "no memory is left"},
         ],
         "coverage": {"level": 0.9, "held": 0.91, "size": 1.4, "empty": 0.02, "rows": 200},
@@ -122,7 +123,16 @@ def spoiled(value: Any) -> Any:
 @pytest.mark.parametrize("sort", ["classes", "numbers"])
 def test_the_page_shows_what_the_values_hold(sort: str) -> None:
     text = Elements(render_model_page(values(sort))).text
-    shown = ["The graph adds 10.0", "Boosting", "no memory is left", "A017", "price = 12", "payments", "91.0 %"]
+    shown = [
+        "The graph adds 10.0",
+        "Boosting",
+        "7 epochs",
+        "could not be made: no memory is left",
+        "A017",
+        "price = 12",
+        "payments",
+        "91.0 %",
+    ]
     shown += ["sirgcn train nodes.csv", "7 rows of test are copies", "Two networks are averaged.", "2.13.0"]
     for part in shown:
         assert part in text

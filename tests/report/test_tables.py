@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -212,3 +213,17 @@ def test_a_report_is_four_files(tmp_path: Path, comparisons: tuple[Comparison, .
     assert [path.name for path in write_report(comparisons, tmp_path, ["tables.csv"])] == ["tables.csv"]
     with pytest.raises(ConfigError, match=r"file of a report: expected one of report.html, .*, got 'tables.pdf'"):
         write_report(comparisons, tmp_path, ["tables.pdf"])
+
+
+def test_a_shortened_run_is_marked_and_not_coloured_as_a_failure(
+    comparisons: tuple[Comparison, ...], tmp_path: Path
+) -> None:
+    terminal = Console(width=300, force_terminal=True, color_system="standard", file=io.StringIO())
+    with terminal.capture() as captured:
+        print_tables(folder(tmp_path / "results"), terminal, ["dictionary_lookup"])
+    assert "0.70 (1)†▼" in captured.get()
+    coloured = set(re.findall(r"\x1b\[31m *(0\.\d0 \(1\)†?▼)", captured.get()))
+    assert coloured == {"0.40 (1)▼"}
+    page = render_html(comparisons[:1])
+    assert '<span class="badge worse" title="outside' in page
+    assert '<span class="badge " title="outside' in page

@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
+from typer.testing import CliRunner
 
-from sirgcn import SIRNet
+from sirgcn import SIRNet, cli
 from sirgcn.data import DataError
 from sirgcn.ops.sampling import InEdges
 from sirgcn.scale import DiskGraph, Ends, NeighborSampler, Nodes, convert, layerwise
@@ -246,3 +247,27 @@ def test_the_page_has_the_figures_of_the_record() -> None:
         assert f"| {found[stage]['seconds']:.0f} | {found[stage]['peak_mb']:.0f} |" in page
     assert f"| {again['convert']['seconds']:.0f} | {again['convert']['peak_mb']:.0f} |" in page
     assert f"is {found['memory']['largest_difference']:.1e}." in page
+
+
+def test_command_converts_the_tables_and_refuses_bad_ones(tmp_path: Path, data: Data) -> None:
+    edges = write_edges(tmp_path / "edges.csv", data, ("from", "to"))
+    nodes = write_nodes(tmp_path / "nodes.csv", data, shuffled=True)
+    columns = ["--id", "number", "--label", "label", "--ends", "from,to"]
+    given = ["data", "convert", str(edges), str(nodes), *columns, "--memory", "20KB"]
+    found = CliRunner().invoke(cli.app, [*given, "-o", str(tmp_path / "graph"), "--json"], catch_exceptions=False)
+    assert json.loads(found.stdout) == {
+        "folder": str(tmp_path / "graph"),
+        "nodes": NODES,
+        "edges": EDGES,
+        "features": 4,
+    }
+    graph = DiskGraph(tmp_path / "graph")
+    assert torch.equal(graph.x, data.x)
+    assert torch.equal(graph.in_edges().node, InEdges.of(data.edge_index, (NODES, NODES)).node)
+    edges.write_text(edges.read_text() + "0,-3\n")
+    with pytest.raises(DataError, match=rf"edges\.csv.*row {EDGES + 1}"):
+        CliRunner().invoke(cli.app, [*given, "-o", str(tmp_path / "other")], catch_exceptions=False)
+    assert not (tmp_path / "other" / "manifest.json").exists()
+    alone = ["data", "convert", str(edges), "--label", "label"]
+    with pytest.raises(ValueError, match="--id, --label: expected a table of nodes"):
+        CliRunner().invoke(cli.app, alone, catch_exceptions=False)

@@ -21,7 +21,7 @@ def test_every_rank_returns_its_own_value_in_the_order_of_the_ranks() -> None:
 
 
 def test_five_launches_of_four_ranks_end() -> None:
-    for _ in range(5):  # 50 of them: `python tools/soak.py --only launches`
+    for _ in range(5):  # 50 of them: `python tools/soak.py --only ranks`
         assert launch(onranks.size_of_world, 4, seconds=LIMIT) == [[rank, 4] for rank in range(4)]
 
 
@@ -68,8 +68,9 @@ def test_no_rank_outlives_the_process_that_launched_it() -> None:
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
     ) as launcher:
         assert launcher.stdout is not None
-        assert [launcher.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+        said = [launcher.stdout.readline() for _ in range(2)]
         launcher.kill()
+        assert said == ["ready\n"] * 2
         # The ranks hold the other end of the pipe: it is closed when the last of them has ended.
         rest, _ = launcher.communicate(timeout=60)
         assert rest == ""

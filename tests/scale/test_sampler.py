@@ -1,5 +1,8 @@
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -274,3 +277,26 @@ def test_an_unknown_type_is_refused_by_name() -> None:
     sampler = NeighborSampler(drawn_types(), [1])
     with pytest.raises(ValueError, match="edge_type"):
         sampler.neighbors(drawn_types(), ("paper", "from", "author"))
+
+
+def test_the_page_has_the_figures_of_the_record_and_they_hold() -> None:
+    root = Path(__file__).parents[2]
+    lines = (root / "results/scale/sampler.jsonl").read_text("utf-8").splitlines()
+    speed, trained, scored = (
+        next(row["metrics"] for row in map(json.loads, lines) if row["part"] == part)
+        for part in ("sampler", "training", "tolokers")
+    )
+    rate, means = speed["edges_per_second"], [f"{mean(values):.3f}" for values in scored["roc_auc"].values()]
+    page = (root / "docs/sampling.md").read_text("utf-8")
+    for text in (
+        f"draws {rate['native'] / 1e6:.1f} million edges",
+        f"That is {speed['ratio']:.1f} times",
+        f"and {rate['native'] / rate['torch with replacement']:.1f} times",
+        f"a peak of {trained['peak_mb']:.0f} MiB in {trained['seconds']:.0f} seconds",
+        "{} without the graph, {} on the whole graph, {} on samples".format(*means),
+        f"keeps {100 * scored['share_of_gain']:.1f} % of",
+    ):
+        assert text in page
+    assert speed["ratio"] >= 5
+    assert scored["share_of_gain"] >= 0.9
+    assert trained["peak_mb"] <= 4096

@@ -149,6 +149,17 @@ def check_timed(experiments: "Sequence[Experiment]", device: str, jobs: int, thr
             )
 
 
+def check_engine(experiments: "Sequence[Experiment]", engine: str) -> None:
+    """Refuse an unknown engine, and Ray for experiments that measure the time of this machine."""
+    from sirgcn.engine.workers import ENGINES
+    from sirgcn.strict import check_name
+
+    check_name("--engine", engine, ENGINES, exact=True)
+    timed = [experiment.name for experiment in experiments if experiment.is_timed]
+    if timed and engine != "processes":
+        raise ValueError(f"--engine: expected processes for {timed[0]}, whose runs are timed on this machine")
+
+
 def settings_of(results: Path, work: Path, data: Path | None, machine: Machine) -> "Settings":
     """The settings under which runs are made."""
     from sirgcn.engine.environment import find_device
@@ -158,8 +169,13 @@ def settings_of(results: Path, work: Path, data: Path | None, machine: Machine) 
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"{option}: expected a folder, got the file {folder}")
     deadline = None if machine.budget is None else time.time() + seconds_of(machine.budget)
-    threads = machine.threads or max(1, _cores() // machine.jobs)
+    threads = threads_of(machine.threads, machine.jobs)
     return Settings(results, work, data, threads, find_device(machine.device), deadline=deadline)
+
+
+def threads_of(asked: int | None, jobs: int) -> int:
+    """The threads of each of some jobs: those that are asked for, or the cores of this process divided by the jobs."""
+    return asked or max(1, _cores() // jobs)
 
 
 def _cores() -> int:

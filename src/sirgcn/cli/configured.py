@@ -1,5 +1,6 @@
 """What `sirgcn train` is to do: from files and options, or from a `config.toml` that `sirgcn init` wrote."""
 
+import csv
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -44,25 +45,39 @@ class Asked:
     def task(self, bad: Path | None = None) -> "Task":
         """The task of the tables. Errors name settings as they are typed.
 
+        Unreadable molecules are left out unless `on_error` says otherwise: large collections have some.
+
         Args:
             bad: the file for bad rows that are left out, if somebody asked for that; None writes none.
         """
         from sirgcn.data import DataError, load_tables
 
-        is_lenient = self.data.get("on_error") == "skip"
+        on_error = self.data.get("on_error", "raise" if "edges" in self.data else "skip")
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder) / "bad.csv"
             try:
-                task = load_tables(**self.data, dropped=place if is_lenient else None)
+                dropping = {"on_error": on_error, "dropped": place if on_error == "skip" else None}
+                task = load_tables(**self.data | dropping)
             except DataError as error:
                 raise replace(error, message=as_typed(error.message)) from error
             dropped = task.details.get("dropped", 0)
+            if dropped > len(task.graphs) and "edges" not in self.data:
+                raise ValueError(f"{self.data['nodes']}: {_mostly_bad(place, dropped, dropped + len(task.graphs))}")
             if dropped and bad is not None:
                 write_atomic(bad, place.read_bytes())
         if dropped:
             where = "" if bad is None else f"; the reasons are in {bad}"
             warn(f"{count(dropped, 'bad row')} left out{where}")
         return task
+
+
+def _mostly_bad(listed: Path, dropped: int, rows: int) -> str:
+    with listed.open(encoding="utf-8", newline="") as file:
+        first = next(csv.DictReader(file))
+    return (
+        f"{first['column']}: expected molecules as SMILES, got {dropped:,} of {rows:,} rows that are none, "
+        f"such as {first['value']!r}; --set smiles=... names their column"
+    )
 
 
 def from_files(files: Sequence[Path], graphs: Path | None = None, **given: Any) -> Asked:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sirgcn.cli.shared import AsJson, Root, ShortJson, out, show
+from sirgcn.cli.shared import AsJson, Root, ShortJson, out, resumable, show
 from sirgcn.cli.typed import Sets, as_typed
 
 FILES = ("nodes", "edges", "graphs")
@@ -163,3 +163,42 @@ def data_example(
     for path in written:
         out.print(str(path), markup=False, highlight=False, soft_wrap=True)
     out.print(f"{example.what}; the target is {example.target!r} ({example.source})", markup=False, highlight=False)
+
+
+@app.command("convert")
+def data_convert(
+    edges: Annotated[Path, typer.Argument(help="A file or a folder of files, CSV or Parquet, with a row per edge.")],
+    nodes: Annotated[Path | None, typer.Argument(help="The same with a row per node. Default: no features.")] = None,
+    folder: Annotated[Path, typer.Option("--out", "-o", help="The folder of the new graph.")] = Path("graph"),
+    memory: Annotated[str, typer.Option("--memory", metavar="4GB", help="The working set.")] = "1GB",
+    ends: Annotated[
+        str, typer.Option("--ends", metavar="COL,COL", help="The columns with both ends of an edge.")
+    ] = "source,target",
+    number: Annotated[str | None, typer.Option("--id", metavar="COL", help="The number of a node, from 0 on.")] = None,
+    label: Annotated[str | None, typer.Option("--label", metavar="COL", help="The label of a node.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a graph on disk from tables larger than memory. The same command goes on where it was stopped.
+
+    All other columns of the nodes are features, and numbers.
+
+    Example:
+
+        sirgcn data convert edges.parquet nodes.parquet --id number --out graph --memory 4GB
+    """
+    from sirgcn.scale import Ends, Nodes, convert
+
+    source, comma, target = ends.partition(",")
+    if not comma or not source or not target or "," in target:
+        raise ValueError(f"--ends: expected two columns such as source,target, got {ends!r}")
+    if nodes is None and (number is not None or label is not None):
+        raise ValueError("--id, --label: expected a table of nodes, which has these columns, got edges alone")
+    table = None if nodes is None else Nodes(nodes, number, label)
+    with resumable():
+        made = convert(folder, edges, table, Ends(source, target), memory=memory)
+    found = {"folder": str(folder), "nodes": made.num_nodes, "edges": made.num_edges, "features": made.width}
+    if as_json:
+        print(json.dumps(found))
+        return
+    sizes = ", ".join(f"{found[name]:,} {name}" for name in ("nodes", "edges", "features"))
+    out.print(f"{folder}: {sizes}", markup=False, highlight=False, soft_wrap=True)

@@ -18,9 +18,9 @@ def print_controls(evaluation: Mapping[str, Any]) -> None:
     rows = [("this model", number(evaluation["scores"][metric]["value"]), interval(evaluation["scores"][metric]))]
     for control in evaluation.get("controls") or ():
         entry = control["scores"].get(metric)
-        rows.append(
-            (control["title"], *((number(entry["value"]), interval(entry)) if entry else ("-", control["note"])))
-        )
+        shown = (number(entry["value"]), interval(entry)) if entry else ("-", "")
+        note = f" ({control['note']})" if entry and control["note"] else control["note"]
+        rows.append((control["title"], shown[0], shown[1] + note))
     if len(rows) > 1:
         show(("beside it", metric, "95 % interval"), rows, as_json=False)
 

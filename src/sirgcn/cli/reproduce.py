@@ -22,6 +22,14 @@ Seeds = Annotated[
     str | None, typer.Option("--seeds", "-s", help="Seeds, such as 0-9 or 0,3,5. Default: those of the experiment.")
 ]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many runs at a time, each in its own process.")]
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        help="processes, or ray: the cluster of RAY_ADDRESS, or a Ray of this machine (extra: sirgcn\\[cluster]).",
+    ),
+]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Threads of each run. Default: the cores divided by the jobs.")
 ]
@@ -58,6 +66,7 @@ def reproduce(
     columns: Columns = None,
     seeds: Seeds = None,
     jobs: Jobs = 1,
+    engine: EngineName = "processes",
     threads: Threads = None,
     device: Device = "cpu",
     budget: Budget = None,
@@ -87,18 +96,21 @@ def reproduce(
 
         sirgcn reproduce minesweeper --jobs 2 --budget 2h
 
+        sirgcn reproduce zinc --jobs 10 --threads 4 --engine ray
+
         sirgcn reproduce my_graph.toml --seeds 0-4
     """
     experiments = choose.with_bases(choose.experiments_of(what, set_ or ()), results)
     choose.check_unsearched(experiments, what)
     runs = choose.runs_of(experiments, choose.Choice(models, columns, seeds, reduced))
     choose.check_timed(experiments, device, jobs, threads)
+    choose.check_engine(experiments, engine)
     settings = choose.settings_of(results, work, data, choose.Machine(threads, device, jobs, budget))
     changed = _announce(runs, settings, jobs, dry_run, as_json)
     if dry_run:
         tell.rehearsal(list(changed), settings, as_json)
     else:
-        _make(runs, changed, settings, _Making(jobs, tensorboard, as_json))
+        _make(runs, changed, settings, _Making(jobs, engine, tensorboard, as_json))
 
 
 def _announce(runs: "Sequence[Run]", settings: "Settings", jobs: int, dry_run: bool, as_json: bool) -> "dict[Run, str]":
@@ -114,9 +126,10 @@ def _announce(runs: "Sequence[Run]", settings: "Settings", jobs: int, dry_run: b
 
 @dataclass(frozen=True)
 class _Making:
-    """How many runs are made at a time, and how they are shown."""
+    """How many runs are made at a time and where, and how they are shown."""
 
     jobs: int
+    engine: str
     tensorboard: Path | None
     as_json: bool
 
@@ -129,6 +142,7 @@ def _make(runs: "Sequence[Run]", changed: "dict[Run, str]", settings: "Settings"
     from sirgcn.engine.progress import Progress
     from sirgcn.engine.run import Listener
     from sirgcn.engine.tensorboard import TensorBoard
+    from sirgcn.engine.workers import engine_named
 
     absent = without_data(list(changed), settings)
     tell.reasons(absent, "skipped, the data are not available")
@@ -139,7 +153,8 @@ def _make(runs: "Sequence[Run]", changed: "dict[Run, str]", settings: "Settings"
         listeners: list[Listener] = [stack.enter_context(Progress(len(ready), quiet=making.as_json)), kept_out]
         if making.tensorboard is not None:
             listeners.append(stack.enter_context(TensorBoard(making.tensorboard)))
-        outcome = run_all(ready, settings, making.jobs, listeners)
+        where = engine_named(making.engine, making.jobs, settings.threads or 1, settings.device) if ready else None
+        outcome = run_all(ready, settings, making.jobs, listeners, where and stack.enter_context(where))
     outdated = {run.key: reason for run, reason in changed.items() if reason and outcome.get(run) != "done"}
     tell.results({run.experiment.name for run in runs}, settings.results, outdated, making.as_json)
     tell.outcomes(outcome, settings)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sirgcn.cli import choose, tell
-from sirgcn.cli.reproduce import Budget, Columns, Device, Jobs, KeptOut, Set, Threads, Work, code_of
+from sirgcn.cli.reproduce import Budget, Columns, Device, EngineName, Jobs, KeptOut, Set, Threads, Work, code_of
 from sirgcn.cli.shared import AsJson, Models, Results, Root, count, out, show
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def search(
     models: Models = None,
     columns: Columns = None,
     jobs: Jobs = 1,
+    engine: EngineName = "processes",
     threads: Threads = None,
     device: Device = "cpu",
     budget: Budget = None,
@@ -62,11 +63,12 @@ def search(
 
     experiment = _experiment_of(what, set_)
     check_optuna()
+    choose.check_engine([experiment], engine)
     settings = choose.settings_of(results, work, data, choose.Machine(threads, device, jobs, budget))
     made = Search(experiment, settings, *_titles(experiment, models, columns))
     code = 0
     if not dry_run:
-        code = _make(made, jobs, as_json)
+        code = _make(made, jobs, engine, as_json)
     _tell(made, jobs, as_json, is_dry=dry_run)
     raise typer.Exit(code)
 
@@ -97,10 +99,11 @@ def _titles(
     return models, columns
 
 
-def _make(made: "Search", jobs: int, as_json: bool) -> int:
+def _make(made: "Search", jobs: int, engine: str, as_json: bool) -> int:
     """Make what is left. Returns the exit code."""
     from sirgcn.engine.inputs import without_data
     from sirgcn.engine.progress import Progress
+    from sirgcn.engine.workers import engine_named
 
     absent = without_data(made.all_runs(), made.settings)
     if absent:
@@ -110,8 +113,9 @@ def _make(made: "Search", jobs: int, as_json: bool) -> int:
     if not as_json:
         out.print(f"{count(len(left), 'run')} to go: {tell.estimate(left, jobs)}" if left else "nothing to go")
     kept_out = KeptOut()
-    with Progress(len(left), quiet=as_json) as progress:
-        outcome = made.run(jobs, [progress, kept_out])
+    where = engine_named(engine, jobs, made.settings.threads or 1, made.settings.device)
+    with where, Progress(len(left), quiet=as_json) as progress:
+        outcome = made.run(jobs, [progress, kept_out], where)
     tell.outcomes({run: status for run, status in outcome.items() if status == "paused"}, made.settings)
     kept_out.tell()
     return _code(made, outcome)

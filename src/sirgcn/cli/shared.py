@@ -38,7 +38,7 @@ def count(number: int, noun: str) -> str:
     >>> count(2, "run")
     '2 runs'
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def warn(text: str) -> None:

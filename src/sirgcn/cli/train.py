@@ -13,7 +13,7 @@ import typer
 
 from sirgcn.cli import configured
 from sirgcn.cli.outcome import print_controls, print_lines, print_scores
-from sirgcn.cli.shared import Interrupt, ShortJson, count, err, out, resumable, warn
+from sirgcn.cli.shared import Interrupt, ShortJson, err, out, resumable, warn
 from sirgcn.cli.typed import Sets, as_typed
 
 if TYPE_CHECKING:
@@ -170,7 +170,8 @@ def _tell(task: "Task") -> None:
     found = task.describe()
     targets = ", ".join(task.details["preprocessing"].targets)
     counted = ("graphs", "nodes", "edges") if found.sizes["graphs"] > 1 else ("nodes", "edges")
-    sizes = ", ".join(count(int(found.sizes[name]), name[:-1]) for name in counted)
+    counts = {name: found.sizes[name] for name in counted}
+    sizes = ", ".join(f"{number:,} {name[:-1] if number == 1 else name}" for name, number in counts.items())
     lines = [f"{found.name}: {sizes}; predicts {targets} of every {task.level}, measured by {task.metric}"]
     blocks: dict[str, Mapping[str, Any]] = {
         "inferred": found.inferred,

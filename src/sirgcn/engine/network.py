@@ -15,7 +15,7 @@ from sirgcn.data.sets.catalog import load as load_dataset
 from sirgcn.data.tables import load_tables
 from sirgcn.data.task import Task
 from sirgcn.engine.experiment import Experiment, ModelConfig
-from sirgcn.engine.search.spaces import check_space, entry_of
+from sirgcn.engine.search.spaces import check_layer, check_space, entry_of
 from sirgcn.nn import (
     PRESETS,
     RECIPES,
@@ -98,6 +98,8 @@ def _check_net_options(model: ModelConfig, where: str) -> None:
     own |= values.get("conv_options", {})
     _check_known(own, conv.options, where.removesuffix(": "))
     check_arguments(conv.build, own, where)
+    if model.conv == "sir":
+        check_layer(own, where)
 
 
 def _table_options() -> tuple[str, ...]:

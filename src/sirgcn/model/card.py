@@ -113,10 +113,15 @@ def _scores(evaluation: Mapping[str, Any]) -> str:
     return f"## How good it is\n\nOn {rows:,} test rows that trained nothing:\n\n" + "\n".join(lines)
 
 
+def _titled(control: Mapping[str, Any]) -> str:
+    note = control.get("note")
+    return _cell(f"{control.get('title', '')} ({note})" if note else control.get("title", ""))
+
+
 def _controls(evaluation: Mapping[str, Any]) -> str:
     metric, controls = str(evaluation.get("metric", "")), evaluation.get("controls") or []
     rows = [(one, _mapping(_mapping(one.get("scores")).get(metric))) for one in controls]
-    lines = [f"| {_cell(one.get('title', ''))} | {shown(score.get('value'), metric)} |" for one, score in rows if score]
+    lines = [f"| {_titled(one)} | {shown(score.get('value'), metric)} |" for one, score in rows if score]
     if not lines:
         return ""
     title = _mapping(_mapping(evaluation.get("scores")).get(metric)).get("title", metric)

@@ -67,7 +67,7 @@ class ControlResult:
         validation: the metric of the task on the validation part, by which the best control is chosen.
         scores: each metric with its interval.
         differences: for each metric, by how much the model is better.
-        note: what went wrong, in which case there are no scores; empty otherwise.
+        note: why there are no scores, or why they could be better; empty otherwise.
 
     >>> ControlResult("majority", "Most frequent class", "nothing").to_dict()["sees"]
     'nothing'
@@ -118,6 +118,7 @@ class Asked:
         seed: the seed of all draws.
         seconds: about how long it may take.
         smiles: the molecules of the rows, if they are molecules.
+        notes: what a reader should know about the control, which `fit` adds.
 
     >>> from sirgcn.data import load
     >>> Asked(load("hetero_edge_count", c=2, num_graphs=10)).seconds
@@ -129,6 +130,7 @@ class Asked:
     seed: int = 0
     seconds: float = 10.0
     smiles: Sequence[str] | None = None
+    notes: list[str] = field(default_factory=list)
 
 
 def _boosted(asked: Asked, neighbours: bool) -> Tensor:
@@ -147,6 +149,10 @@ def _of_fingerprints(asked: Asked) -> Tensor:
     table = fingerprints(asked.smiles or ())
     options = _TREES | {"min_samples_leaf": _leaf(asked), "random_state": asked.seed}
     return boosting_on(asked.task, table, asked.split, options, asked.seconds).outputs
+
+
+def _network(asked: Asked, conv: str) -> Tensor:
+    return network(asked.task, conv, asked.split, asked.seed, asked.seconds, asked.notes)
 
 
 def _leaf(asked: Asked) -> int:
@@ -170,13 +176,11 @@ CONTROLS: dict[str, Control] = {
         _of_fingerprints,
         lambda asked: asked.smiles is not None and asked.task.level == "graph" and has_rdkit(),
     ),
-    "mlp": Control("MLP", "columns", lambda asked: network(asked.task, "mlp", asked.split, asked.seed, asked.seconds)),
+    "mlp": Control("MLP", "columns", lambda asked: _network(asked, "mlp")),
     "boosting_neighbours": Control(
         "Boosting with neighbours", "graph", lambda asked: _boosted(asked, neighbours=True), _has_edges
     ),
-    "gcn": Control(
-        "GCN", "graph", lambda asked: network(asked.task, "gcn", asked.split, asked.seed, asked.seconds), _has_edges
-    ),
+    "gcn": Control("GCN", "graph", lambda asked: _network(asked, "gcn"), _has_edges),
 }
 """Every control by its name."""
 
@@ -248,7 +252,7 @@ def run_controls(
         told(_title(name, problem))
         # What one of them leaves is shared by those that follow.
         left = max(1.0, settings.seconds - (time.thread_time() - started))
-        share = replace(asked, seconds=left / (len(suited) - place))
+        share = replace(asked, seconds=left / (len(suited) - place), notes=[])
         found.append(_result(name, share, problem, model, rows, calibration_rows))
     return found
 
@@ -275,7 +279,8 @@ def _result(
     own = sample_scores(problem, every[rows], task.graphs.y[rows], groups=groups_of(task, rows), seed=asked.seed)
     scores = {metric: score_of(metric, *sampled) for metric, sampled in own.items()}
     differences = {metric: _difference(metric, model[metric], own[metric]) for metric in own if metric in model}
-    return ControlResult(name, title, control.sees, taken, validation, scores, differences)
+    note = "; ".join(dict.fromkeys(asked.notes))
+    return ControlResult(name, title, control.sees, taken, validation, scores, differences, note)
 
 
 def _value(metric: str, outputs: Tensor, target: Tensor) -> float | None:

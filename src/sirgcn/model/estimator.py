@@ -205,6 +205,7 @@ class SIRClassifier(ClassifierMixin, SIREstimator):  # type: ignore[misc] # scik
             self._remember(model)
             return self
         y = column_or_1d(y, warn=True)
+        _refuse_missing(y)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -235,6 +236,15 @@ class SIRClassifier(ClassifierMixin, SIREstimator):  # type: ignore[misc] # scik
     def _probabilities(self, X: Any) -> torch.Tensor:
         outputs = self._outputs(X)
         return probabilities_of(self.model_, outputs)
+
+
+def _refuse_missing(y: Any) -> None:
+    missing = np.flatnonzero(pd.isna(y))
+    if len(missing):
+        raise ConfigError(
+            f"y: expected a class for each row, got none for row {missing[0]}; to keep rows without one in the graph, "
+            "say SIRClassifier(graph=...).fit(ids, y) with the other ids, or name the column of the tables"
+        )
 
 
 class SIRRegressor(RegressorMixin, SIREstimator):  # type: ignore[misc] # scikit-learn has no types

@@ -168,7 +168,9 @@ def fingerprints(smiles: Sequence[str]) -> Tensor:
     return torch.from_numpy(found)
 
 
-def network(task: Task, conv: str, split: int = 0, seed: int = 0, seconds: float = 20.0) -> Tensor:
+def network(
+    task: Task, conv: str, split: int = 0, seed: int = 0, seconds: float = 20.0, notes: list[str] | None = None
+) -> Tensor:
     """A small network with a plain convolution: two common ways to build it, and the better one on validation.
 
     Features of edges are left out, which these convolutions do not read.
@@ -179,6 +181,7 @@ def network(task: Task, conv: str, split: int = 0, seed: int = 0, seconds: float
         split: the number of the task's split.
         seed: the seed of weights and batches.
         seconds: about how long both may take together.
+        notes: gets a sentence if a training was not finished in this time.
 
     >>> from sirgcn.data import load
     >>> network(load("hetero_edge_count", c=2, num_graphs=20), "gcn", seconds=0.1).shape
@@ -191,13 +194,17 @@ def network(task: Task, conv: str, split: int = 0, seed: int = 0, seconds: float
     scaled = plain if scaling is None else scaling.apply(plain)
     val = rows_of(task, "val", split)
     best, found = None, None
+    cuts: list[str] = []
     for config in _configs(plain, conv):
-        outputs = _trained(scaled, config, split, seed, seconds / 2)
+        outputs, cut = _trained(scaled, config, split, seed, seconds / 2)
+        cuts += [str(cut)] if cut else []
         outputs = outputs if scaling is None else scaling.back(outputs)
         value = task.metric_function([outputs[val]], [task.graphs.y[val]]) if _can_choose(task, val) else None
         if found is None or _is_better(task.metric_function, value, best):
             best, found = value, outputs
     assert found is not None
+    if cuts and notes is not None:
+        notes.append(f"stopped by its time after {' and '.join(cuts)} epochs")
     return found
 
 
@@ -210,7 +217,8 @@ def _configs(task: Task, conv: str) -> tuple[NetConfig, NetConfig]:
     return deep, plain
 
 
-def _trained(task: Task, config: NetConfig, split: int, seed: int, seconds: float) -> Tensor:
+def _trained(task: Task, config: NetConfig, split: int, seed: int, seconds: float) -> tuple[Tensor, int]:
+    """The outputs of a trained network, and after how many epochs its time was over; 0 if it was not."""
     torch.manual_seed(seed)
     net = build_net(config)
     has_val = task.num_batches("val", split=split) > 0
@@ -225,12 +233,14 @@ def _trained(task: Task, config: NetConfig, split: int, seed: int, seconds: floa
     )
     started = time.thread_time()
     trainer = Trainer(net, task, training, split, seed, should_stop=lambda: time.thread_time() - started > seconds)
+    cut = 0
     try:
         trainer.run()
     except Interrupted:
+        cut = max(1, trainer.state.epoch)
         if trainer.best_weights:
             net.load_state_dict(trainer.best_weights)
-    return _outputs(net.eval(), task)
+    return _outputs(net.eval(), task), cut
 
 
 @torch.no_grad()

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from sirgcn.model.defaults import Candidate
-from sirgcn.model.resources import Memory, TooLarge, check_memory, free_memory, memory_of, seconds_per_epoch
-from sirgcn.model.sampling import Route, route_of, why_not
+from sirgcn.model.resources import BASE, Memory, TooLarge, check_memory, free_memory, memory_of, seconds_per_epoch
+from sirgcn.model.sampling import OnSamples, on_samples, why_not
 from sirgcn.model.trials import Workshop, append_record, read_records, without_validation
 from sirgcn.nn import build_net
 from sirgcn.scale.budget import read_bytes
@@ -97,13 +97,13 @@ def make_plan(
         change: makes the changes to a candidate that the caller asked for.
     """
     free, working_set = limits.bytes(), None
-    kept = _Kept(workshop, found)
+    kept = _Kept(workshop, found, limits)
     fitting, largest, notes = ([], 0, []) if kept.is_sampled else _whole(workshop, found, free, limits.what)
     if not fitting:
-        routes = kept.routes(limits, free, change)
-        fitting, largest = [route.candidate for route in routes], max(route.memory.total for route in routes)
-        working_set = min(route.working_set for route in routes)
-        notes = [route.told for route in routes]
+        made = kept.on_samples(free, change)
+        fitting, largest = [one.candidate for one in made], max(one.memory.total for one in made)
+        working_set = min(one.working_set for one in made)
+        notes = [one.told for one in made]
         workshop.evaluate_in(working_set)
     return _timed(workshop, Plan(tuple(fitting), largest, None, None, tuple(notes), working_set), limits)
 
@@ -142,15 +142,16 @@ def _whole(
 
 
 class _Kept:
-    """The routes on samples of some candidates, and the file that keeps the memory for which they were made.
+    """The trainings of some candidates on samples, and the file that keeps the memory for which they were made.
 
-    What is free changes from call to call, and with it a route: a fit that goes on takes the routes that it began with.
+    What is free changes from call to call, and with it a batch: a fit that goes on takes the memory that it began with.
     """
 
-    def __init__(self, workshop: Workshop, found: Sequence[Candidate]) -> None:
-        self.workshop, self.found = workshop, found
-        self.file = None if workshop.folder is None else workshop.folder / "routes.jsonl"
-        self.key = workshop.key_of(found[0])
+    def __init__(self, workshop: Workshop, found: Sequence[Candidate], limits: Limits) -> None:
+        self.workshop, self.found, self.what = workshop, found, limits.what
+        self.file = None if workshop.folder is None else workshop.folder / "samples.jsonl"
+        # Whoever gives another memory begins anew.
+        self.key = f"{workshop.key_of(found[0])}, {limits.memory}"
         known = [] if self.file is None else read_records(self.file)
         self.limit: int | None = next((row["limit"] for row in known if row["key"] == self.key), None)
 
@@ -159,31 +160,31 @@ class _Kept:
         """Whether the fit was begun on samples."""
         return self.limit is not None
 
-    def routes(self, limits: Limits, free: int | None, change: Callable[[Candidate], Candidate]) -> list[Route]:
-        """The routes of the candidates that have one. Where there is none, the error says why, and what would help."""
+    def on_samples(self, free: int | None, change: Callable[[Candidate], Candidate]) -> list[OnSamples]:
+        """The trainings of the candidates that can be sampled. Where none can, the error says why, and what helps."""
         task, limit = self.workshop.seen.task, self.limit
         reasons = {one.name: why_not(one, task) for one in self.found}
         if limit is None:
-            limit = self._begin(free, limits.what, reasons)
+            limit = self._begin(free, reasons)
         able = [one for one in self.found if reasons[one.name] is None]
         # Candidates of another depth may have become the same.
-        alike: dict[str, Route] = {}
+        alike: dict[str, OnSamples] = {}
         # Every rank draws its own batches, and holds its own working set.
-        share = limit // (1 if self.workshop.crew is None else self.workshop.crew.group.world)
-        for route in (route_of(one, task, share, change, limits.what) for one in able):
-            alike.setdefault(str({**route.candidate.to_dict(), "name": ""}), route)
+        share = limit // _ranks(self.workshop)
+        for made in (on_samples(one, task, share, change, self.what) for one in able):
+            alike.setdefault(str({**made.candidate.to_dict(), "name": ""}), made)
         if self.file is not None and self.limit is None:
             append_record(self.file, {"key": self.key, "limit": limit})
         return list(alike.values())
 
-    def _begin(self, free: int | None, what: str, reasons: Mapping[str, str | None]) -> int:
-        """The memory for the routes; it is told, or refused where no candidate has a route."""
+    def _begin(self, free: int | None, reasons: Mapping[str, str | None]) -> int:
+        """The memory for them; it is told, or refused where no candidate can be sampled."""
         smallest = min((_memory(self.workshop, one) for one in self.found), key=lambda memory: memory.total)
         if None not in reasons.values():
             reason = reasons[self.found[0].name]
-            check_memory(smallest, free, f"take a smaller width, fewer layers or a larger machine; {reason}", what)
+            check_memory(smallest, free, f"take a smaller width, fewer layers or a larger machine; {reason}", self.what)
         assert free is not None
-        there = f"{free / 2**30:.1f} GB are {what}"
+        there = f"{free / 2**30:.1f} GB are {self.what}"
         self.workshop.say(f"passes over the whole graph need about {smallest.total / 2**30:.1f} GB, and {there}")
         return free
 
@@ -203,7 +204,13 @@ def in_words(seconds: float) -> str:
 
 def _memory(workshop: Workshop, one: Candidate) -> Memory:
     with torch.random.fork_rng(devices=[]):
-        return memory_of(build_net(one.config), workshop.task_of(one), one.training.batch_size)
+        found = memory_of(build_net(one.config), workshop.task_of(one), one.training.batch_size)
+    # The ranks of a crew share the tensors and the pass, but each of them has loaded torch.
+    return replace(found, data=found.data + (_ranks(workshop) - 1) * BASE)
+
+
+def _ranks(workshop: Workshop) -> int:
+    return 1 if workshop.crew is None else workshop.crew.group.world
 
 
 def _speeds(workshop: Workshop, found: Sequence[Candidate]) -> list[float]:

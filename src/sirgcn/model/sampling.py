@@ -53,7 +53,7 @@ class SampledSeen(SeenTask, SampledTask):
 
 
 @dataclass(frozen=True)
-class Route:
+class OnSamples:
     """A training on samples that fits into the memory.
 
     Args:
@@ -68,7 +68,7 @@ class Route:
 
     @property
     def told(self) -> str:
-        """What the route is, in words."""
+        """What the training is, in words."""
         one = self.candidate
         return (
             f"{one.name}: trained on samples of {', '.join(map(str, one.fanouts))} neighbours per hop, "
@@ -114,9 +114,9 @@ def sampled(task: Task, one: Candidate) -> SampledSeen:
     return found
 
 
-def route_of(
+def on_samples(
     one: Candidate, task: Task, limit: int, change: Callable[[Candidate], Candidate], what: str = "free"
-) -> Route:
+) -> OnSamples:
     """The training of a candidate on samples within a limit of memory.
 
     Args:
@@ -147,7 +147,7 @@ def route_of(
     check_memory(needed, limit, _ADVICE, what)
     training = {"batch_size": size, **_shortened(shallow, -(-rows // size))}
     found = change(shallow.with_changes({}, training))
-    return Route(found, needed, max(_LEAST_SET, rest // 2))
+    return OnSamples(found, needed, max(_LEAST_SET, rest // 2))
 
 
 def _bytes(graphs: Graphs) -> int:

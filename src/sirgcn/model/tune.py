@@ -5,6 +5,7 @@ import json
 import math
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,12 +14,14 @@ from sirgcn.data.task import Task
 from sirgcn.engine.experiment.space import TRAIN, Space, read_space
 from sirgcn.engine.loop import Watcher
 from sirgcn.engine.search.study import Made, Report, Study
+from sirgcn.engine.workers import Engine, Processes, check_jobs
 from sirgcn.files import write_atomic
 from sirgcn.model.defaults import Candidate, candidates
 from sirgcn.model.facts import Facts
 from sirgcn.model.fitting import FitSettings
 from sirgcn.model.seen import Seen, see
 from sirgcn.model.trials import Trial, Workshop
+from sirgcn.model.tuning import Trials, TrialWork
 from sirgcn.strict import Between, ConfigError, Count, Size, check_arguments, check_fields, from_dict
 
 STUDY = "study.db"
@@ -110,7 +113,13 @@ def read_tuned(folder: str | Path) -> Tuned:
 
 
 def tune(
-    task: Task, out: str | Path, settings: TuneSettings | None = None, watcher: Watcher | None = None
+    task: Task,
+    out: str | Path,
+    settings: TuneSettings | None = None,
+    watcher: Watcher | None = None,
+    jobs: int = 1,
+    engine: Engine | None = None,
+    threads: int | None = None,
 ) -> tuple[Made, ...]:
     """Search the settings of a task, and return the trials. The test part is not used.
 
@@ -122,6 +131,11 @@ def tune(
         out: the folder of the study.
         settings: how.
         watcher: called after every epoch, see `fit`.
+        jobs: how many trials are made at a time. With several, what a trial tries depends on those that have ended by
+            then, so that another call may try other settings.
+        engine: where several trials are made, see `engine_named`. It must be open. None means one trial after another
+            in this process, or processes of this machine for several jobs.
+        threads: the threads of torch in each of these processes. None keeps torch's own number.
 
     >>> from tempfile import TemporaryDirectory
     >>> from sirgcn.data import load
@@ -132,6 +146,7 @@ def tune(
     (2, 2)
     """
     settings, out = settings or TuneSettings(), Path(out)
+    check_jobs(jobs)
     seen = see(task, settings.seed)
     if not seen.has_validation or not seen.can_measure():
         raise ValueError(
@@ -152,7 +167,16 @@ def tune(
         _write_best(study, base, out)
         return settings.time_limit is not None and time.monotonic() - started >= settings.time_limit
 
-    study.run(settings.trials, objective, is_over)
+    if engine is None and jobs == 1:
+        study.run(settings.trials, objective, is_over)
+    else:
+
+        def work_of(number: int, chosen: Mapping[str, Any]) -> TrialWork:
+            trial = Trial(base.with_changes(*_parted(chosen)), settings.seed)
+            return TrialWork(seen, out.absolute() / "trials" / str(number), trial, threads)
+
+        with nullcontext(engine) if engine is not None else Processes() as where:
+            Trials(study, where, work_of, watcher).run(settings.trials, jobs, is_over)
     _write_best(study, base, out)
     return tuple(study.trials)
 

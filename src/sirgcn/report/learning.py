@@ -30,6 +30,9 @@ SKIPPED = 0.1
 REACH = 4
 """How far below the best value a picture goes, in distances of the best value from the median of the last ones."""
 
+LEAST = 0.05
+"""The share of the best value that a picture goes below it at least."""
+
 # Okabe and Ito; the forms of SIR-GCN come first in the experiments and have full lines.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#000000", "#e69f00", "#56b4e9", "#cc79a7", "#6b7280", "#8c6d31")
 _PARTS = {"val": "validation part", "train": "training part"}
@@ -80,9 +83,12 @@ def write_curves(pages: Sequence[str], results: str | Path, folder: str | Path) 
     paths = []
     for name in names():
         if any(f"<!-- results: curves {name} -->" in page for page in pages):
-            found = curves_of(load_training(name), results)
+            experiment = load_training(name)
+            found = curves_of(experiment, results)
             if found:
-                paths.append(save_plot(_drawn(found), folder / _file(name)))
+                # The controls of a search are far behind on some data.
+                drawn = _drawn(found, is_cut=experiment.search is not None)
+                paths.append(save_plot(drawn, folder / _file(name)))
     return paths
 
 
@@ -99,8 +105,8 @@ def _counts(found: Mapping[str, Mapping[str, Sequence[Run]]]) -> str:
     return "; ".join(texts)
 
 
-def _drawn(found: Mapping[str, Mapping[str, Sequence[Run]]]) -> Figure:
-    """A panel for each column, at most two beside each other."""
+def _drawn(found: Mapping[str, Mapping[str, Sequence[Run]]], is_cut: bool) -> Figure:
+    """A panel for each column, at most two beside each other; `is_cut` leaves out models far behind."""
     wide = min(2, len(found))
     high = math.ceil(len(found) / wide)
     titles = list(dict.fromkeys(title for own in found.values() for title in own))
@@ -110,18 +116,18 @@ def _drawn(found: Mapping[str, Mapping[str, Sequence[Run]]]) -> Figure:
         for axes in places.flat[len(found) :]:
             axes.set_axis_off()
         for axes, (column, own) in zip(places.flat, found.items(), strict=False):
-            _draw(axes, column, own, titles)
+            _draw(axes, column, own, titles, is_cut)
         named = [axes.get_legend_handles_labels() for axes in places.flat]
         handles = {text: line for lines, texts in named for line, text in zip(lines, texts, strict=True)}
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 
-def _draw(axes: Axes, column: str, own: Mapping[str, Sequence[Run]], titles: Sequence[str]) -> None:
+def _draw(axes: Axes, column: str, own: Mapping[str, Sequence[Run]], titles: Sequence[str], is_cut: bool) -> None:
     part = next((part for part in _PARTS if any(line_of(runs, part) for runs in own.values())), "val")
     lines: Lines = {title: line_of(runs, part) for title, runs in own.items()}
     run = next(run for runs in own.values() for run in runs)
-    room = _room(lines, run.higher_is_better)
+    room = _room(lines, run.higher_is_better, is_cut)
     for title, points in lines.items():
         if points:
             place = titles.index(title)
@@ -133,17 +139,18 @@ def _draw(axes: Axes, column: str, own: Mapping[str, Sequence[Run]], titles: Seq
     open_frame(axes)
 
 
-def _room(lines: Lines, higher_is_better: bool) -> tuple[float, float]:
-    """The values that the picture has room for: those of most models after the first epochs.
+def _room(lines: Lines, higher_is_better: bool, is_cut: bool) -> tuple[float, float]:
+    """The values that the picture has room for: those after the first epochs.
 
-    A model far behind, such as a network without the graph, would press the others together.
+    A model far behind, such as a network without the graph, would press the others together. `is_cut` leaves it out.
     """
     sign = 1 if higher_is_better else -1
     found = [(epoch, sign * value) for points in lines.values() for epoch, value in points] or [(0, 0.0)]
     late = [value for epoch, value in found if epoch >= SKIPPED * max(epoch for epoch, _ in found)]
     ends = [sign * points[-1][1] for points in lines.values() if points] or [0.0]
     best = max(late)
-    low = max(min(late), best - REACH * (best - median(ends))) if len(ends) > 1 else min(late)
+    reach = max(REACH * (best - median(ends)), LEAST * abs(best))
+    low = max(min(late), best - reach) if is_cut else min(late)
     room = 0.05 * (best - low) or 0.5
     bottom, top = sorted((sign * (low - room), sign * (best + room)))
     return bottom, top

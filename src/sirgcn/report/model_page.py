@@ -175,6 +175,7 @@ def _models(evaluation: Values) -> dict[str, Any]:
                 "verdict": _verdict(found),
                 "seconds": control.get("seconds"),
                 "note": control.get("note") or "",
+                "scored": bool(_mapping(control.get("scores"))) or not control.get("note"),
             }
         )
     title = str(_mapping(scores.get(metric)).get("title", metric))

@@ -208,4 +208,5 @@ def _published(cell: Cell) -> Entry:
 
 
 def _ours(cell: Cell) -> Entry:
-    return Styled(cell.ours_marked, colour=_COLOURS.get(cell.verdict or "", ""))
+    # A training that was shortened on purpose is marked, and not coloured as a success or a failure.
+    return Styled(cell.ours_marked, colour="" if cell.is_reduced else _COLOURS.get(cell.verdict or "", ""))

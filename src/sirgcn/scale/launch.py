@@ -187,6 +187,8 @@ def _work(
 ) -> None:
     """What the process of a rank does."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    # An interrupt from the keyboard reaches all processes. The one that has launched this one ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)
     # Before gloo opens its port: it would take the address of the host's name.
     os.environ["GLOO_SOCKET_IFNAME"] = _loopback()

@@ -23,6 +23,7 @@ from sirgcn.engine.search import trials
 from sirgcn.engine.search.spaces import space_of
 from sirgcn.engine.search.suggesting import Tried, suggest
 from sirgcn.engine.search.trials import Record
+from sirgcn.engine.workers import Engine
 from sirgcn.strict import changed
 
 
@@ -179,20 +180,21 @@ class Search:
             "runs_asked": self.experiment.seeds_of(study.row),
         }
 
-    def run(self, jobs: int = 1, listeners: Sequence[Listener] = ()) -> dict[Run, str]:
+    def run(self, jobs: int = 1, listeners: Sequence[Listener] = (), engine: Engine | None = None) -> dict[Run, str]:
         """Make the trials that are left, then the runs of the winners that are left. Returns the outcome of each run.
 
         The rounds end before their time where a trial is paused, is made by another process, cannot be recorded, or had
-        its process killed. The same call goes on from there.
+        its process killed. The same call goes on from there. The other arguments are those of `run_all`.
         """
         self.check_data()
         outcome: dict[Run, str] = {}
         while runs := self.next_trials():
-            made = run_all(runs, trials.of_trials(self.settings), jobs, listeners)
+            made = run_all(runs, trials.of_trials(self.settings), jobs, listeners, engine)
             outcome |= made
             if set(made.values()) - {DONE, FAILED} or self._repeats(runs):
                 return outcome
-        return outcome | run_all(unfinished(self.finals(), self.settings), self.settings, jobs, listeners)
+        left = unfinished(self.finals(), self.settings)
+        return outcome | run_all(left, self.settings, jobs, listeners, engine)
 
     def _repeats(self, runs: Sequence[Run]) -> bool:
         """Whether a trial that was just made would be made again, because its process was killed."""

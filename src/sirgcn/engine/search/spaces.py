@@ -1,12 +1,16 @@
 """What a row of an experiment searches: the shared space and its own, checked by the names and types of settings."""
 
+from collections.abc import Mapping
 from dataclasses import fields
+from itertools import combinations, product
 from typing import Any
+
+import torch
 
 from sirgcn.engine.controls import find_control
 from sirgcn.engine.experiment import Experiment, ModelConfig, TrainConfig, TrainingExperiment
 from sirgcn.engine.experiment.space import TRAIN, SearchConfig, Space, read_space
-from sirgcn.nn.config import OPTIONS, read_option
+from sirgcn.nn.config import CONV_OPTIONS, OPTIONS, read_option
 from sirgcn.nn.convs import find_conv
 from sirgcn.nn.networks import find_network
 from sirgcn.strict import ConfigError, changed, check_arguments, check_name
@@ -62,11 +66,42 @@ def _check_shared(search: SearchConfig, where: str) -> None:
 
 
 def _check_own(row: ModelConfig, where: str) -> None:
-    entry = entry_of(row)
-    for name, values in read_space(row.space, where).items():
+    entry, space = entry_of(row), read_space(row.space, where)
+    for name, values in space.items():
         check_name(where, name, entry.options, exact=True)
         for value in values.ends:
             check_arguments(entry.build, {name: value}, f"{where}: ")
+    if row.architecture == {"conv": "sir"}:
+        _check_together(row, space, where)
+
+
+def _check_together(row: ModelConfig, space: Space, where: str) -> None:
+    """Refuse values of `SIRConv` that it does not accept, alone, beside those of the row, or two of them together."""
+    fixed = {name: row.options[name] for name in CONV_OPTIONS if name in row.options}
+    fixed |= row.options.get("conv_options", {})
+    check_layer(fixed, f"{where}: ")
+    for name, values in space.items():
+        for value in values.ends:
+            check_layer(fixed | {name: value}, f"{where}: ")
+    for (one, values), (other, others) in combinations(space.items(), 2):
+        for value, beside in product(values.ends, others.ends):
+            check_layer(fixed | {one: value, other: beside}, f"{where}: {one} = {value} with {other} = {beside}: ")
+
+
+def check_layer(options: Mapping[str, Any], where: str) -> None:
+    """Refuse options of `SIRConv` that it does not accept, by a layer that is thrown away.
+
+    >>> check_layer({"context": "mena"}, "row: ")
+    Traceback (most recent call last):
+    sirgcn.strict.ConfigError: row: context: expected one of sum, mean, sym, max, None, got 'mena'; did you mean mean?
+    """
+    build = find_conv("sir").build
+    try:
+        # The weights of this layer must not change those that are drawn after it.
+        with torch.random.fork_rng(devices=[]):
+            build(8, 8, **check_arguments(build, options, is_toml=True))
+    except ValueError as error:
+        raise ConfigError(f"{where}{error}") from error
 
 
 def entry_of(row: ModelConfig) -> Any:

@@ -3,7 +3,7 @@
 What the next trial tries comes from `suggest`, so that it depends on the trials before and on the seed alone.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,48 +109,32 @@ class Study:
             stop: asked before every trial; if it returns True, no more are made.
         """
         while not stop():
-            trial = self._interrupted()
-            if trial is None:
-                if len(self.trials) >= trials:
-                    return
-                trial = self._next()
-            self._make(trial, objective)
+            begun = self.begin(trials)
+            if begun is None:
+                return
+            begun.finish(objective(begun.settings, begun.report))
 
-    def _next(self) -> Any:
+    def begin(self, trials: int, at_work: Collection[int] = ()) -> "Begun | None":
+        """The next trial of so many, for whoever makes several at a time; None if all of them have begun.
+
+        Args:
+            trials: how many trials the study shall have.
+            at_work: the numbers of the trials that are being made. Another one that has not ended was interrupted, and
+                is taken up again first.
+        """
+        known = self.study.get_trials(deepcopy=False)
+        interrupted = [one for one in known if one.state.name == "RUNNING" and one.number not in at_work]
+        if interrupted:
+            trial = load_optuna().trial.Trial(self.study, interrupted[0]._trial_id)
+            return Begun(self, trial, set(interrupted[0].intermediate_values))
+        if len(self.trials) + len(at_work) >= trials:
+            return None
+        # What is being tried now is not tried again, and has no score yet.
         tried = [Tried(made.settings, made.score) for made in self.trials]
+        tried += [Tried(drawn_values(self.space, one.params), None) for one in known if one.number in at_work]
         chosen = suggest(self.space, tried, self.seed, self.random, self.maximise)
         self.study.enqueue_trial(params_of(self.space, chosen))
-        return self.study.ask(self.distributions)
-
-    def _interrupted(self) -> Any:
-        """The trial that was running when its process ended; None if there is none."""
-        optuna = load_optuna()
-        for trial in self.study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-            return optuna.trial.Trial(self.study, trial._trial_id)
-        return None
-
-    def _make(self, trial: Any, objective: Objective) -> None:
-        optuna = load_optuna()
-        pruned: list[float] = []
-        # What the trial reported before it was interrupted.
-        known = next(one for one in self.study.get_trials(deepcopy=False) if one.number == trial.number)
-        reported = set(known.intermediate_values)
-
-        def report(epoch: int, score: float) -> bool:
-            if epoch not in reported:
-                trial.report(score, epoch)
-            if trial.should_prune():
-                pruned.append(score)
-            return bool(pruned)
-
-        score = objective(drawn_values(self.space, trial.params), report)
-        state = optuna.trial.TrialState
-        if pruned:
-            self.study.tell(trial, state=state.PRUNED)
-        elif score is None:
-            self.study.tell(trial, state=state.FAIL)
-        else:
-            self.study.tell(trial, score)
+        return Begun(self, self.study.ask(self.distributions), set())
 
     def _made(self, trial: Any) -> Made | None:
         states = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
@@ -158,3 +142,38 @@ class Study:
         if state is None:
             return None
         return Made(trial.number, drawn_values(self.space, trial.params), trial.value, state)
+
+
+class Begun:
+    """A trial of a study that has begun: its settings, and the way to say how it goes.
+
+    Attributes:
+        number: its number, from 0.
+        settings: what it tries.
+        is_pruned: whether it has fallen behind.
+    """
+
+    def __init__(self, study: Study, trial: Any, reported: set[int]) -> None:
+        self.study, self.trial, self.reported = study.study, trial, reported
+        self.number: int = trial.number
+        self.settings = drawn_values(study.space, trial.params)
+        self.is_pruned = False
+
+    def report(self, epoch: int, score: float) -> bool:
+        """Note the score of an epoch. Returns whether the trial is behind and may end."""
+        # It may have been reported before the trial was interrupted.
+        if epoch not in self.reported:
+            self.reported.add(epoch)
+            self.trial.report(score, epoch)
+        self.is_pruned = self.is_pruned or self.trial.should_prune()
+        return self.is_pruned
+
+    def finish(self, score: float | None) -> None:
+        """Note the end of the trial, with its score; None if it failed. That of a pruned trial does not count."""
+        state = load_optuna().trial.TrialState
+        if self.is_pruned:
+            self.study.tell(self.trial, state=state.PRUNED)
+        elif score is None:
+            self.study.tell(self.trial, state=state.FAIL)
+        else:
+            self.study.tell(self.trial, score)
