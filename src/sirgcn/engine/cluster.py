@@ -30,8 +30,8 @@ class Ray:
     With the variable RAY_ADDRESS, the work is done on that cluster, whose machines must have this package, the data and
     the folders of the results under the same paths. Without it, a Ray starts here, and ends with the context.
 
-    >>> with Ray(jobs=2) as engine:  # doctest: +SKIP
-    ...     run_all(runs, settings, jobs=2, engine=engine)  # of `sirgcn.engine.pool`
+    >>> Ray(jobs=4, threads=2, device="cuda").gpus  # nothing starts before `with`
+    1
     """
 
     def __init__(self, jobs: int = 1, threads: int = 1, device: str = "cpu") -> None:
