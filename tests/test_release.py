@@ -19,10 +19,10 @@ def test_the_page_is_written_from_the_record() -> None:
     assert TOOL["rendered"](PAGE, RECORD) == PAGE, "run python tools/release.py render"
 
 
-@pytest.mark.parametrize("name", ["tried", "sizes"])
+@pytest.mark.parametrize("name", ["tried", "sizes", "imports"])
 def test_another_record_changes_the_page(name: str) -> None:
     other = json.loads(json.dumps(RECORD))
-    other["tried"][0]["python"], other["sizes"]["sirgcn"] = "3.99.0", 10**9
+    other["tried"][0]["python"], other["sizes"]["sirgcn"], other["imports"]["more"] = "3.99.0", 10**9, 99.0
     before, after = PAGE, TOOL["rendered"](PAGE, other)
     block = re.compile(rf"<!-- release: {name} -->(.*?)<!-- /release -->", re.DOTALL)
     assert block.findall(before) != block.findall(after)
@@ -30,6 +30,10 @@ def test_another_record_changes_the_page(name: str) -> None:
 
 def test_the_record_is_of_this_version() -> None:
     assert {found["sirgcn"] for found in RECORD["tried"]} == {PROJECT["version"]}
+
+
+def test_the_layer_costs_little_beside_pyg_s_layers() -> None:
+    assert RECORD["imports"]["more"] < 0.3
 
 
 def test_the_page_names_every_extra() -> None:

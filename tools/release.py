@@ -3,7 +3,8 @@
 `try` runs the layer with another interpreter, in which a wheel of sirgcn is installed, and adds what it found to
 `results/release.json`: versions, the machine, whether the C code works, and that forward and backward equal the
 reference. `--without-torch FOLDER` only loads the C code of an unpacked wheel and compiles the modules beside it: for a
-Python for which no build of PyTorch is at hand. PYTHON may be several words. `sizes` records the installed sizes.
+Python for which no build of PyTorch is at hand. PYTHON may be several words. `sizes` records the installed sizes, and
+`imports` how long the layer takes to import beside PyG's layers.
 `render` writes the tables of docs/installation.md from the record.
 """
 
@@ -12,6 +13,7 @@ import importlib.metadata
 import json
 import re
 import shlex
+import statistics
 import subprocess
 import sys
 import zipfile
@@ -119,6 +121,26 @@ def sizes(wheel: Path) -> dict[str, Any]:
     return {"sirgcn": own, "others": size_of(others), "distributions": sorted(others)}
 
 
+IMPORT = """
+import time
+start = time.process_time()
+import torch_geometric.nn
+between = time.process_time()
+from sirgcn import SIRConv
+print(between - start, time.process_time() - between)
+"""
+
+
+def imports(repeats: int = 9) -> dict[str, Any]:
+    """The median CPU seconds of importing PyG's layers, and of importing ours after them, in processes of their own."""
+    found = []
+    for _ in range(repeats):
+        done = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, cwd="/", check=True)
+        found.append([float(word) for word in done.stdout.split()])
+    pyg, more = (statistics.median(column) for column in zip(*found, strict=True))
+    return {"pyg": pyg, "more": more, "repeats": repeats}
+
+
 def table(record: dict[str, Any]) -> str:
     """What was tried, a row for each interpreter."""
     lines = ["| Python | PyTorch | PyG | machine | kernels | what was tried |", "|---|---|---|---|---|---|"]
@@ -139,9 +161,18 @@ def size_line(record: dict[str, Any]) -> str:
     )
 
 
+def import_line(record: dict[str, Any]) -> str:
+    """What the layer takes to import, in a sentence."""
+    found = record["imports"]
+    return (
+        f"`import torch_geometric.nn` takes {found['pyg']:.2f} s of the processor, and `from sirgcn import SIRConv` "
+        f"{found['more']:.2f} s more (medians of {found['repeats']} processes)."
+    )
+
+
 def rendered(text: str, record: dict[str, Any]) -> str:
     """The page with its marked parts written from the record."""
-    for name, block in (("tried", table(record)), ("sizes", size_line(record))):
+    for name, block in (("tried", table(record)), ("sizes", size_line(record)), ("imports", import_line(record))):
         start, middle, rest = text.partition(f"<!-- release: {name} -->\n")
         _, end, rest = rest.partition("<!-- /release -->")
         text = f"{start}{middle}{block}\n{end}{rest}"
@@ -149,9 +180,9 @@ def rendered(text: str, record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Record a trial or the sizes, or write the page."""
+    """Record a trial, the sizes or the times of imports, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=["try", "sizes", "render"])
+    parser.add_argument("what", choices=["try", "sizes", "imports", "render"])
     parser.add_argument("argument", nargs="?", help="the interpreter, or the wheel whose sizes are recorded")
     parser.add_argument("--note", help="what a reader should know of this trial")
     parser.add_argument("--without-torch", type=Path, metavar="FOLDER", help="an unpacked wheel")
@@ -164,6 +195,8 @@ def main() -> None:
         print(json.dumps(found))
     elif given.what == "sizes":
         record["sizes"] = sizes(Path(given.argument))
+    elif given.what == "imports":
+        record["imports"] = imports()
     else:
         PAGE.write_text(rendered(PAGE.read_text("utf-8"), record), "utf-8")
     if given.what != "render":

@@ -15,7 +15,7 @@ from sirgcn.model import FitSettings, fit, load
 from sirgcn.model import plan as plan_room
 from sirgcn.model.defaults import candidates
 from sirgcn.model.plan import Limits, make_plan
-from sirgcn.model.resources import TooLarge
+from sirgcn.model.resources import BASE, TooLarge
 from sirgcn.model.sampling import bounded, why_not
 from sirgcn.model.seen import see
 from sirgcn.model.trials import Workshop
@@ -25,7 +25,7 @@ from tests.model.test_fitting import SHORT
 from tests.model.test_resources import graph
 
 # More than the base of a process, and less than passes over the graphs of these tests need besides.
-SMALL = "445MB"
+SMALL = BASE + 25_600_000
 
 
 def run(*arguments: object) -> tuple[int, str]:
@@ -42,7 +42,7 @@ def test_command_trains_on_samples_says_so_and_predicts_exactly(tmp_path: Path) 
     edges.to_csv(tmp_path / "edges.csv", index=False)
     (tmp_path / "config.toml").write_text(
         '[data]\nnodes = "nodes.csv"\nedges = "edges.csv"\ntarget = "label"\n[train]\npreset = "fast"\n'
-        f'memory = "{SMALL}"\ntrain = {{ epochs = 2, warmup = 0, batch_size = 750 }}\n'
+        f'memory = "{SMALL / 1e6}MB"\ntrain = {{ epochs = 2, warmup = 0, batch_size = 750 }}\n'
     )
     code, told = run("train", tmp_path / "config.toml", "-o", tmp_path / "model", "--no-controls")
     assert code == 0
@@ -53,7 +53,9 @@ def test_command_trains_on_samples_says_so_and_predicts_exactly(tmp_path: Path) 
     assert model.about["plan"]["working_set"] > 0
     assert model.about["evaluation"]["scores"]["accuracy"]["value"] > 0.7
     files = (tmp_path / "nodes.csv", tmp_path / "edges.csv")
-    code, _ = run("predict", tmp_path / "model", *files, "-o", tmp_path / "found.parquet", "--memory", "500MB")
+    code, _ = run(
+        "predict", tmp_path / "model", *files, "-o", tmp_path / "found.parquet", "--memory", f"{BASE / 1e6 + 80}MB"
+    )
     assert code == 0
     assert model.preprocessing is not None
     whole = model.outputs(apply_tables(model.preprocessing, *files).graphs)
@@ -88,8 +90,8 @@ def test_only_the_nodes_of_one_graph_are_predicted_within_a_memory(tmp_path: Pat
         bounded(model, task.graphs, "1GB", tmp_path)
     nodes = graph(60)
     found = fit(nodes, FitSettings("fast", train=SHORT))
-    with pytest.raises(TooLarge, match=r"0\.4 GB are given"):
-        bounded(found, nodes.graphs, "420MB", tmp_path)
+    with pytest.raises(TooLarge, match=r"0\.6 GB are given"):
+        bounded(found, nodes.graphs, BASE + 1_000_000, tmp_path)
     within = bounded(found, nodes.graphs, "1GB", tmp_path)
     assert torch.allclose(within.outputs(nodes.graphs), found.outputs(nodes.graphs), atol=1e-5)
 
@@ -98,7 +100,7 @@ def test_resumed_fit_stays_on_samples_when_more_memory_is_free(tmp_path: Path, m
     task = graph(2_500)
     one = replace(candidates(task)[0], name="one")
     plans = []
-    for free in (445_000_000, 64 << 30):
+    for free in (SMALL, 64 << 30):
         monkeypatch.setattr(plan_room, "free_memory", lambda free=free: free)
         plans.append(make_plan(Workshop(see(task), tmp_path), [one], Limits()))
     assert plans[0].candidates == plans[1].candidates
